@@ -1,0 +1,11 @@
+# Libraries from the system's packages; tools/setup.sh installs them.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
+find_path(HTTPLIB_INCLUDE_DIR httplib.h REQUIRED)

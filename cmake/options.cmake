@@ -1,0 +1,31 @@
+# Language, warnings and sanitizers, the same for every target.
+option(LILY_TESTS "Build the tests" ON)
+option(LILY_WARNINGS_AS_ERRORS "Treat compiler warnings as errors" ON)
+set(LILY_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+# -ffp-contract=off: results must not depend on which multiply-adds the compiler happens to fuse; the kernels
+# ask for fused operations by name.
+add_compile_options(-ffp-contract=off)
+
+add_library(lily_warnings INTERFACE)
+target_compile_options(lily_warnings INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+                       $<$<BOOL:${LILY_WARNINGS_AS_ERRORS}>:-Werror>)
+
+if(LILY_SANITIZE)
+  add_compile_options(-fsanitize=${LILY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LILY_SANITIZE})
+endif()
