@@ -1,0 +1,2 @@
+// The program `lily`.
+int main() { return 0; }
