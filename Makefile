@@ -1,0 +1,55 @@
+# The short front door; CMakePresets.json holds the configurations and tools/ the scripts.
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+
+.PHONY: help setup build demo test test-long test-asan test-tsan bench format lint clean
+
+help:
+	@echo "make setup      install what is missing (Debian packages, Python and Node peers of the tests)"
+	@echo "make build      build build/lily (Release)"
+	@echo "make demo       serve the small model, stream an answer and run a tool call against it"
+	@echo "make test       all tests but the long ones"
+	@echo "make test-long  the long tests"
+	@echo "make test-asan  the tests under the address and undefined behaviour sanitizers"
+	@echo "make test-tsan  the tests under the thread sanitizer"
+	@echo "make bench      speed of the small model on this machine"
+	@echo "make format     format all sources; make lint: check format and run clang-tidy on all of them"
+	@echo "make clean      remove the build folders"
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	@cmake --preset release > /dev/null
+	@cmake --build --preset release --parallel $(JOBS)
+
+demo: build
+	@tools/demo.sh build/lily models/lily-mini
+
+test: build
+	@ctest --preset release --parallel $(JOBS)
+
+test-long: build
+	@ctest --preset long
+
+test-asan: setup
+	@cmake --preset asan > /dev/null
+	@cmake --build --preset asan --parallel $(JOBS)
+	@ctest --preset asan --parallel $(JOBS)
+
+test-tsan: setup
+	@cmake --preset tsan > /dev/null
+	@cmake --build --preset tsan --parallel $(JOBS)
+	@ctest --preset tsan --parallel $(JOBS)
+
+bench: build
+	@build/lily bench --model models/lily-mini --prompt 512,4096 --decode 64
+
+format:
+	@tools/format.sh --fix
+
+lint: build
+	@tools/format.sh --check
+	@tools/lint.sh
+
+clean:
+	@rm -rf build build-debug build-asan build-tsan
