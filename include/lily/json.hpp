@@ -30,14 +30,15 @@ class Json {
   Json() = default;  // null
   static Json boolean(bool value);
   static Json integer(std::int64_t value);
-  static Json real(double value);  // finite; spelled as Python's repr
+  static Json real(double value);            // finite; spelled as Python's repr
+  static Json number(std::string spelling);  // of a valid JSON number
   static Json string(std::string value);
   static Json array(Array values = {});
   static Json object(Object members = {});
 
   // Parses one complete JSON text. Duplicate keys: the last value wins and keeps the first position, as in
   // Python. Throws Error(bad_input) naming the byte offset for malformed text, invalid UTF-8, lone
-  // surrogates or nesting beyond the limit.
+  // surrogates, numbers too large for a double or nesting beyond the limit.
   static Json parse(std::string_view text, const JsonLimits& limits = {});
 
   Kind kind() const noexcept { return kind_; }
@@ -72,10 +73,13 @@ class Json {
   // Text without spaces, for the wire.
   std::string dump() const;
 
-  // Equal values; numbers compare by value when both fit a double exactly as spelled, else by spelling.
+  // Equal values: numbers by their exact decimal value (1.50 == 1.5, 1e2 == 100), objects in any key order.
   friend bool operator==(const Json& a, const Json& b);
 
  private:
+  template <typename Value>
+  Json(Kind kind, Value value) : kind_(kind), value_(std::move(value)) {}
+
   Kind kind_ = Kind::null;
   // number: its spelling; string: its text; boolean: bool.
   std::variant<std::monostate, bool, std::string, Array, Object> value_;
