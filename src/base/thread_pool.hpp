@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <type_traits>
 
 namespace lily {
 
@@ -20,10 +20,21 @@ class ThreadPool {
 
   // Calls body(begin, end, thread) for disjoint ranges that cover [0, count), handed out in pieces of at most
   // `grain`; returns when all are done. `thread` is in [0, size()). The first exception is rethrown here.
-  void parallel_for(std::int64_t count, std::int64_t grain,
-                    const std::function<void(std::int64_t begin, std::int64_t end, int thread)>& body);
+  template <class Body>
+  void parallel_for(std::int64_t count, std::int64_t grain, Body&& body) {
+    using Plain = std::remove_reference_t<Body>;
+    run(count, grain, const_cast<void*>(static_cast<const void*>(&body)),
+        [](void* context, std::int64_t begin, std::int64_t end, int thread) {
+          (*static_cast<Plain*>(context))(begin, end, thread);
+        });
+  }
 
  private:
+  // A plain function and its context: a decode step starts some 200 loops, and a std::function would allocate
+  // for each.
+  using Function = void (*)(void* context, std::int64_t begin, std::int64_t end, int thread);
+  void run(std::int64_t count, std::int64_t grain, void* context, Function function);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
