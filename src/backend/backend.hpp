@@ -15,7 +15,7 @@ namespace lily::backend {
 
 // All state of one conversation: KV cache, DeltaNet state, convolution window, position. Owned by the caller,
 // advanced by the backend that made it, never trimmed. After an exception from prefill or decode it is
-// poisoned: only destruction is allowed.
+// poisoned: only reset() and destruction are allowed.
 class Sequence {
  public:
   Sequence(const Sequence&) = delete;
@@ -24,6 +24,10 @@ class Sequence {
 
   int position() const noexcept { return position_; }  // tokens so far
   int capacity() const noexcept { return capacity_; }  // tokens it can hold
+
+  // As new: position 0, no state; the memory is kept. Serving allocates nothing that grows with a prompt, so
+  // the engine makes one sequence when it opens and resets it for every request.
+  virtual void reset() noexcept = 0;
 
  protected:
   explicit Sequence(int capacity) : capacity_(capacity) {}
@@ -68,6 +72,7 @@ class Backend {
 
   // A fresh sequence with room for `capacity` tokens. Throws Error(out_of_memory).
   virtual std::unique_ptr<Sequence> new_sequence(int capacity) = 0;
+  // State of one sequence and the scratch that grows with its capacity.
   virtual std::uint64_t sequence_bytes(int capacity) const = 0;
   virtual std::uint64_t weight_bytes() const = 0;   // resident
 
