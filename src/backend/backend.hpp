@@ -41,16 +41,16 @@ class Sequence {
 using LogitsSink = std::function<void(int position, std::span<const float> logits)>;
 
 struct PrefillControl {
-  std::stop_token stop;                             // checked at every layer of every chunk
+  std::stop_token stop;                               // checked at every layer of every chunk
   std::function<void(int done, int total)> progress;  // in tokens; may be called for parts of a chunk
-  LogitsSink every_position;                        // when set, logits of all positions (evaluation)
+  LogitsSink every_position;                          // when set, logits of all positions (evaluation)
 };
 
 // Bytes one decode step must move at a given position, by the model's formulas and the stored formats.
 struct DecodeTraffic {
   double weight_bytes = 0;
-  double state_bytes = 0;                           // DeltaNet state read and written, window
-  double kv_bytes = 0;                              // at the asked position
+  double state_bytes = 0;  // DeltaNet state read and written, window
+  double kv_bytes = 0;     // at the asked position
   double total() const { return weight_bytes + state_bytes + kv_bytes; }
 };
 
@@ -68,13 +68,13 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual const model::Dimensions& dimensions() const noexcept = 0;
-  virtual std::string description() const = 0;      // "cpu (avx512-vnni, 2 threads)"
+  virtual std::string description() const = 0;  // "cpu (avx512-vnni, 2 threads)"
 
   // A fresh sequence with room for `capacity` tokens. Throws Error(out_of_memory).
   virtual std::unique_ptr<Sequence> new_sequence(int capacity) = 0;
   // State of one sequence and the scratch that grows with its capacity.
   virtual std::uint64_t sequence_bytes(int capacity) const = 0;
-  virtual std::uint64_t weight_bytes() const = 0;   // resident
+  virtual std::uint64_t weight_bytes() const = 0;  // resident
 
   // Appends `tokens` (not empty) and writes the logits of the last one to `logits` [vocabulary].
   // Throws Error: too_long (capacity), bad_input (id outside the vocabulary; before any work),

@@ -1,1 +1,65 @@
-// Being written.
+// Chooses a backend by name.
+#include "backend/open_backend.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+#include "backend/cpu/cpu_backend.hpp"
+#include "backend/reference/reference_backend.hpp"
+#include "lily/error.hpp"
+
+namespace lily::backend {
+namespace {
+
+// Known by name so that the refusal says what is missing rather than "unknown".
+struct MissingBackend {
+  std::string_view name;
+  std::string_view reason;
+};
+constexpr std::array kMissing{
+    MissingBackend{"cuda", "this build has no CUDA driver"},
+    MissingBackend{"metal", "this build has no Metal driver"},
+    MissingBackend{"emulator", "this build has no GPU kernels to emulate"},
+};
+
+// The reference has one way to compute; an option it would ignore is refused.
+void check_reference_options(const BackendOptions& options) {
+  if (options.kv != KvFormat::f16) {
+    throw Error(ErrorKind::unsupported,
+                "the reference backend keeps its KV cache in fp32 and has no int8 cache: use backend cpu");
+  }
+  if (options.activations == Activations::fast) {
+    throw Error(ErrorKind::unsupported,
+                "the reference backend computes exactly and has no fast activations: use backend cpu");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> open_backend(const std::string& name,
+                                      const std::shared_ptr<const checkpoint::Checkpoint>& checkpoint,
+                                      const BackendOptions& options) {
+  if (name == "cpu") {
+    return cpu::open_cpu_backend(checkpoint, {.threads = options.threads,
+                                              .activations = options.activations,
+                                              .kv = options.kv,
+                                              .instruction_set = {},
+                                              .progress = options.progress});
+  }
+  if (name == "reference") {
+    check_reference_options(options);
+    return reference::open_reference_backend(checkpoint, options.threads);
+  }
+  for (const MissingBackend& missing : kMissing) {
+    if (name == missing.name) {
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("backend {}: {}; use cpu or reference", name, missing.reason));
+    }
+  }
+  throw Error(ErrorKind::bad_input,
+              fmt::format("unknown backend '{}': the backends are auto, cpu, reference", name));
+}
+
+}  // namespace lily::backend

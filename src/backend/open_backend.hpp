@@ -11,7 +11,7 @@
 namespace lily::backend {
 
 struct BackendOptions {
-  int threads = 0;                      // 0: all cores
+  int threads = 0;  // 0: all cores
   Activations activations = Activations::automatic;
   KvFormat kv = KvFormat::f16;
   Progress progress;

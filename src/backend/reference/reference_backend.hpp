@@ -1,4 +1,5 @@
-// The plain, slow, obviously right forward pass: fp32 storage, fp64 accumulation. Judge of all other backends.
+// The plain, slow, obviously right forward pass: fp32 storage, fp64 accumulation. Judge of all other
+// backends.
 #pragma once
 
 #include <functional>
@@ -10,8 +11,8 @@
 
 namespace lily::reference {
 
-// Called after the embedding (layer 0) and after each layer (1 ..) with one token's hidden state; the last one
-// is after the final norm, as transformers reports it. For tests.
+// Called after the embedding (layer 0) and after each layer (1 ..) with one token's hidden state; the last
+// one is after the final norm, as transformers reports it. For tests.
 using HiddenObserver = std::function<void(int layer, int position, std::span<const float> hidden)>;
 
 std::unique_ptr<backend::Backend> open_reference_backend(
