@@ -1,4 +1,5 @@
-// A proved checkpoint: every tensor of the architecture exactly once, with shape, type and byte range checked.
+// A proved checkpoint: every tensor of the architecture exactly once, with shape, type and byte range
+// checked.
 #pragma once
 
 #include <cstddef>
@@ -30,47 +31,47 @@ enum class MatrixFormat { affine4, affine8, bf16, f32 };
 // affine: weight [experts, rows, columns * bits / 32] u32 little endian, lowest bits first; scales and biases
 // [experts, rows, columns / group_size] bf16; w = scale * code + bias. Scales may be negative.
 struct Matrix {
-  std::string name;                  // module path, for messages
+  std::string name;  // module path, for messages
   MatrixFormat format = MatrixFormat::bf16;
   int experts = 1;
-  std::int64_t rows = 0;             // per expert
+  std::int64_t rows = 0;  // per expert
   std::int64_t columns = 0;
-  int group_size = 0;                // affine only
+  int group_size = 0;  // affine only
   // Experts of a fused tensor lie `expert_stride_rows` apart and begin at `first_row`
   // (up_proj inside gate_up_proj); otherwise stride == rows and first_row == 0.
   std::int64_t expert_stride_rows = 0;
   std::int64_t first_row = 0;
-  Extent weight;                     // whole tensor
-  Extent scales;                     // affine only
-  Extent biases;                     // affine only
+  Extent weight;  // whole tensor
+  Extent scales;  // affine only
+  Extent biases;  // affine only
 
   std::uint64_t weight_row_bytes() const;  // of one row of `weight`
   std::uint64_t scale_row_bytes() const;   // of one row of `scales` (and of `biases`)
   std::int64_t row_index(int expert, std::int64_t row) const {
     return expert * expert_stride_rows + first_row + row;
   }
-  std::uint64_t stored_bytes() const;      // weight + scales + biases belonging to this matrix
+  std::uint64_t stored_bytes() const;  // weight + scales + biases belonging to this matrix
 };
 
 struct Attention {
-  Matrix q_proj;                     // rows: per head, head_dim query rows then head_dim gate rows
+  Matrix q_proj;  // rows: per head, head_dim query rows then head_dim gate rows
   Matrix k_proj, v_proj, o_proj;
-  std::vector<float> q_norm, k_norm; // [head_dim], factor to multiply with (1 already added)
+  std::vector<float> q_norm, k_norm;  // [head_dim], factor to multiply with (1 already added)
 };
 
 struct DeltaNet {
   Matrix in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj;
-  std::vector<float> convolution;    // [channels][kernel]; the last tap is the current token
-  std::vector<float> a_log, dt_bias; // [value_heads]
-  std::vector<float> norm;           // [value_dim], plain weight
+  std::vector<float> convolution;     // [channels][kernel]; the last tap is the current token
+  std::vector<float> a_log, dt_bias;  // [value_heads]
+  std::vector<float> norm;            // [value_dim], plain weight
 };
 
 struct MixtureOfExperts {
-  Matrix router;                     // [experts, hidden]
-  Matrix gate_proj, up_proj;         // per expert [expert_size, hidden]
-  Matrix down_proj;                  // per expert [hidden, expert_size]
+  Matrix router;              // [experts, hidden]
+  Matrix gate_proj, up_proj;  // per expert [expert_size, hidden]
+  Matrix down_proj;           // per expert [hidden, expert_size]
   Matrix shared_gate_proj, shared_up_proj, shared_down_proj;
-  Matrix shared_expert_gate;         // [1, hidden]
+  Matrix shared_expert_gate;  // [1, hidden]
 };
 
 struct Layer {
@@ -97,8 +98,8 @@ class Checkpoint {
   const model::Dimensions& dimensions() const;
   model::Layout layout() const;
 
-  const Matrix& embedding() const;   // [vocabulary, hidden]
-  const Matrix& head() const;        // [vocabulary, hidden]
+  const Matrix& embedding() const;  // [vocabulary, hidden]
+  const Matrix& head() const;       // [vocabulary, hidden]
   const std::vector<float>& final_norm() const;
   const std::vector<Layer>& layers() const;
 
