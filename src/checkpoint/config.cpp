@@ -7,7 +7,6 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/mapped_file.hpp"
 #include "checkpoint/json_fields.hpp"
 #include "checkpoint/quantization_config.hpp"
 #include "lily/error.hpp"
@@ -214,15 +213,6 @@ void check_folder(const std::filesystem::path& folder) {
   }
 }
 
-Json parse_file(const std::filesystem::path& path) {
-  const std::string text = read_text_file(path, kMaxConfigBytes);
-  try {
-    return Json::parse(text);
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}: {}", path.string(), error.what()));
-  }
-}
-
 std::vector<int> read_stop_ids(const JsonFields& root) {
   constexpr std::int64_t kMaxId = 0x7fffffff;
   const Json* const value = root.find("eos_token_id");
@@ -250,7 +240,7 @@ std::optional<float> optional_float(const JsonFields& root, std::string_view nam
 Config read_config(const std::filesystem::path& folder) {
   check_folder(folder);
   const std::filesystem::path path = folder / "config.json";
-  const Json json = parse_file(path);
+  const Json json = read_json_file(path, kMaxConfigBytes);
   const JsonFields root(json, path.string(), "");
   // Text-only exports have the text model's fields at the top.
   const std::optional<JsonFields> text = root.object("text_config");
@@ -271,7 +261,7 @@ GenerationDefaults read_generation_defaults(const std::filesystem::path& folder)
   const std::filesystem::path path = folder / "generation_config.json";
   std::error_code code;
   if (!std::filesystem::exists(path, code)) return {};
-  const Json json = parse_file(path);
+  const Json json = read_json_file(path, kMaxConfigBytes);
   const JsonFields root(json, path.string(), "");
   GenerationDefaults defaults;
   defaults.eos_token_ids = read_stop_ids(root);

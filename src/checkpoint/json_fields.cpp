@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/mapped_file.hpp"
 #include "lily/error.hpp"
 
 namespace lily::checkpoint {
@@ -86,6 +87,15 @@ void JsonFields::fail(std::string_view name, const std::string& message) const {
 }
 
 void JsonFields::fail_missing(std::string_view name) const { fail(name, "is missing"); }
+
+Json read_json_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  const std::string text = read_text_file(path, max_bytes);
+  try {
+    return Json::parse(text);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", path.string(), error.what()));
+  }
+}
 
 std::string shown(const Json& value) {
   constexpr std::size_t kShown = 200;

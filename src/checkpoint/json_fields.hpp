@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ class JsonFields {
   std::string file_;
   std::string path_;
 };
+
+// Parses a JSON file. Throws Error naming the file.
+Json read_json_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 
 // A value as a message shows it: its JSON text, cut after 200 bytes.
 std::string shown(const Json& value);

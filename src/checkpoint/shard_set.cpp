@@ -22,13 +22,7 @@ constexpr std::size_t kMaxShards = 1024;
 using WeightMap = std::map<std::string, std::string>;  // tensor name -> file name
 
 WeightMap read_weight_map(const std::filesystem::path& path) {
-  const std::string text = read_text_file(path, kMaxIndexBytes);
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}: {}", path.string(), error.what()));
-  }
+  const Json json = read_json_file(path, kMaxIndexBytes);
   const JsonFields root(json, path.string(), "");
   const std::optional<JsonFields> map = root.object("weight_map");
   if (!map) root.fail_missing("weight_map");
