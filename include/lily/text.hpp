@@ -64,4 +64,7 @@ class TextProtocol {
   TextProtocol() = default;
 };
 
+// TextProtocol::parse without a tokenizer: the answer's format does not depend on one.
+Answer parse_answer(std::string_view text, const TextProtocol::ParseOptions& options);
+
 }  // namespace lily
