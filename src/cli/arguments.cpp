@@ -1,0 +1,98 @@
+// The options of one command, over CLI11.
+#include "cli/arguments.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+namespace lily::cli {
+
+Arguments::Arguments(CLI::App& program, const std::string& name, const std::string& description)
+    : command_(program.add_subcommand(name, description)) {}
+
+Arguments& Arguments::added(CLI::Option* option, const std::string& type) {
+  last_ = option;
+  if (!group_.empty()) option->group(group_);
+  option->type_name(type);
+  return *this;
+}
+
+template <typename T>
+Arguments& Arguments::option(const std::string& name, T& value, const std::string& help,
+                             const std::string& type) {
+  return added(command_->add_option(name, value, help), type);
+}
+
+template Arguments& Arguments::option(const std::string&, std::string&, const std::string&,
+                                      const std::string&);
+template Arguments& Arguments::option(const std::string&, std::filesystem::path&, const std::string&,
+                                      const std::string&);
+template Arguments& Arguments::option(const std::string&, int&, const std::string&, const std::string&);
+template Arguments& Arguments::option(const std::string&, std::uint64_t&, const std::string&,
+                                      const std::string&);
+template Arguments& Arguments::option(const std::string&, std::optional<float>&, const std::string&,
+                                      const std::string&);
+template Arguments& Arguments::option(const std::string&, std::optional<int>&, const std::string&,
+                                      const std::string&);
+template Arguments& Arguments::option(const std::string&, std::optional<std::uint64_t>&, const std::string&,
+                                      const std::string&);
+
+Arguments& Arguments::option(const std::string& name, std::function<void(const std::string&)> take,
+                             const std::string& help, const std::string& type) {
+  return added(command_->add_option_function<std::string>(name, std::move(take), help), type);
+}
+
+Arguments& Arguments::flag(const std::string& name, bool& value, const std::string& help) {
+  return added(command_->add_flag(name, value, help), "");
+}
+
+Arguments& Arguments::list(const std::string& name, std::vector<int>& values, const std::string& help) {
+  return added(command_->add_option(name, values, help)->delimiter(',')->allow_extra_args(false), "N[,N]");
+}
+
+Arguments& Arguments::repeated(const std::string& name, std::vector<std::string>& values,
+                               const std::string& help, const std::string& type) {
+  return added(command_->add_option(name, values, help)->take_all()->expected(1)->allow_extra_args(false),
+               type);
+}
+
+Arguments& Arguments::required() {
+  last_->required();
+  return *this;
+}
+
+Arguments& Arguments::range(int low, int high) {
+  // A validator describes itself in --help; the help text already does.
+  last_->check(CLI::Range(low, high).description(""));
+  return *this;
+}
+
+Arguments& Arguments::one_of(std::initializer_list<std::string> values) {
+  last_->check(CLI::IsMember(std::vector<std::string>(values)));
+  return *this;
+}
+
+Arguments& Arguments::exactly_one(const std::string& first, const std::string& second) {
+  CLI::Option_group* group = command_->add_option_group(first + " or " + second);
+  group->add_options(command_->get_option(first), command_->get_option(second));
+  group->require_option(1);
+  return *this;
+}
+
+Arguments& Arguments::group(const std::string& name) {
+  group_ = name;
+  return *this;
+}
+
+Arguments& Arguments::examples(const std::string& text) {
+  command_->footer(text);
+  return *this;
+}
+
+void Arguments::run(std::function<void()> body) { command_->callback(std::move(body)); }
+
+}  // namespace lily::cli

@@ -1,0 +1,56 @@
+// The options of one command, over CLI11 without its header: including that costs six seconds per file.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace lily::cli {
+
+// Each call adds something and returns *this; required(), range() and one_of() speak of the option added
+// last. Help texts name the default, because the referred value is not printed.
+class Arguments {
+ public:
+  // Adds a command to the program.
+  Arguments(CLI::App& program, const std::string& name, const std::string& description);
+
+  // T: std::string, std::filesystem::path, int, std::uint64_t, std::optional of float, int or std::uint64_t.
+  // A name without dashes is positional. `value` must outlive the command's run.
+  template <typename T>
+  Arguments& option(const std::string& name, T& value, const std::string& help, const std::string& type = "");
+  Arguments& option(const std::string& name, std::function<void(const std::string&)> take,
+                    const std::string& help, const std::string& type = "");
+  Arguments& flag(const std::string& name, bool& value, const std::string& help);
+  // --name 1,2,3
+  Arguments& list(const std::string& name, std::vector<int>& values, const std::string& help);
+  // --name A --name B
+  Arguments& repeated(const std::string& name, std::vector<std::string>& values, const std::string& help,
+                      const std::string& type);
+
+  Arguments& required();
+  Arguments& range(int low, int high);
+  Arguments& one_of(std::initializer_list<std::string> values);
+  // Exactly one of the two named options must be given.
+  Arguments& exactly_one(const std::string& first, const std::string& second);
+
+  // Heading for the options that follow in --help.
+  Arguments& group(const std::string& name);
+  Arguments& examples(const std::string& text);
+  void run(std::function<void()> body);
+
+ private:
+  Arguments& added(CLI::Option* option, const std::string& type);
+
+  CLI::App* command_;
+  CLI::Option* last_ = nullptr;
+  std::string group_;
+};
+
+}  // namespace lily::cli

@@ -1,0 +1,71 @@
+// `lily serve`: the OpenAI-compatible server.
+#include <fmt/core.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/arguments.hpp"
+#include "cli/commands.hpp"
+#include "cli/engine_options.hpp"
+#include "cli/progress_bar.hpp"
+#include "serve/api_keys.hpp"
+#include "serve/server.hpp"
+#include "serve/signals.hpp"
+
+namespace lily::cli {
+namespace {
+
+struct ServeFlags {
+  EngineOptions engine;
+  serve::ServerOptions server;
+  std::filesystem::path api_key_file;
+};
+
+void run_serve(ServeFlags& flags) {
+  // Standard output stays free for scripts; the log goes to standard error.
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("lily", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
+  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+
+  if (!flags.api_key_file.empty()) flags.server.api_keys = serve::read_api_keys(flags.api_key_file);
+  flags.engine.max_queue = flags.server.max_queue;
+  flags.engine.progress = progress_bar();
+
+  serve::Server server(flags.server);
+  const serve::StopSignals signals(server);
+  spdlog::info("listening on http://{}:{}", flags.server.host, server.port());
+  const auto engine = Engine::open(flags.engine);
+  const EngineInfo& info = engine->info();
+  spdlog::info("ready: {}, {}, context {}, weights {:.2f} GB, activations {}, kv {}", info.model_id,
+               info.backend, info.context, static_cast<double>(info.weight_bytes) * 1e-9, info.activations,
+               info.kv);
+  server.attach(*engine);
+  server.run();
+  spdlog::info("stopped");
+}
+
+}  // namespace
+
+void add_serve(CLI::App& program) {
+  const auto flags = std::make_shared<ServeFlags>();
+  serve::ServerOptions& server = flags->server;
+  Arguments arguments(program, "serve", "Serve the OpenAI API over HTTP");
+  add_engine_options(arguments, flags->engine);
+  arguments.option("--host", server.host, "Address to listen on (default: 127.0.0.1)", "ADDRESS")
+      .option("--port", server.port, "Port; 0 takes a free one and logs it (default: 8080)", "N")
+      .range(0, 65535)
+      .option("--api-key-file", flags->api_key_file, "Ask for one of the keys in FILE, one a line", "FILE")
+      .option("--max-queue", server.max_queue, "Requests that may wait (default: 64)", "N")
+      .range(0, 1'000'000)
+      .option("--cors-origin", server.cors_origin,
+              "Web origin that may call; * for all (default: this machine's)", "ORIGIN")
+      .examples(
+          "Examples:\n"
+          "  lily serve --model models/lily-mini\n"
+          "  lily serve --model DIR --host 0.0.0.0 --api-key-file keys.txt --context 131072 --kv int8")
+      .run([flags] { run_serve(*flags); });
+}
+
+}  // namespace lily::cli
