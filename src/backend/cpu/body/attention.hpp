@@ -1,0 +1,180 @@
+// KV cache rows and attention over a block of positions, over any Simd.
+#pragma once
+
+#include <cmath>
+
+#include "backend/cpu/kernels.hpp"
+
+namespace {
+
+using lily::cpu::AttentionState;
+using lily::cpu::kAttentionBlock;
+using lily::cpu::KvView;
+
+constexpr int kMaximumHeads = 16;
+
+LILY_INLINE float largest_magnitude(const float* x, int n) {
+  F a = Simd::zero();
+  for (int i = 0; i < n; i += kLanes) a = Simd::max(a, Simd::abs(Simd::load(x + i)));
+  return Simd::reduce_max(a);
+}
+
+void store_kv(const KvView& kv, int head_dim, int position, const float* key, const float* value) {
+  const std::ptrdiff_t block = position / kLanes, lane = position % kLanes;
+  const std::ptrdiff_t key_base = block * head_dim * kLanes + lane;
+  const std::ptrdiff_t value_base = static_cast<std::ptrdiff_t>(position) * head_dim;
+  if (!kv.int8) {
+    auto* keys = static_cast<std::uint16_t*>(kv.keys);
+    auto* values = static_cast<std::uint16_t*>(kv.values);
+    for (int d = 0; d < head_dim; d += kLanes) {
+      Simd::store_half(values + value_base + d, Simd::load(value + d));
+      std::uint16_t halves[kLanes];
+      Simd::store_half(halves, Simd::load(key + d));
+      for (int i = 0; i < kLanes; ++i) keys[key_base + static_cast<std::ptrdiff_t>(d + i) * kLanes] = halves[i];
+    }
+    return;
+  }
+  auto* keys = static_cast<std::int8_t*>(kv.keys);
+  auto* values = static_cast<std::int8_t*>(kv.values);
+  const int groups = head_dim / kGroup;
+  for (int g = 0; g < groups; ++g) {
+    const float key_scale = largest_magnitude(key + g * kGroup, kGroup) / 127;
+    const float value_scale = largest_magnitude(value + g * kGroup, kGroup) / 127;
+    const F key_inverse = Simd::set1(key_scale > 0 ? 1 / key_scale : 0);
+    const F value_inverse = Simd::set1(value_scale > 0 ? 1 / value_scale : 0);
+    kv.key_scales[(block * groups + g) * kLanes + lane] = key_scale;
+    kv.value_scales[static_cast<std::ptrdiff_t>(position) * groups + g] = value_scale;
+    for (int d = g * kGroup; d < (g + 1) * kGroup; d += kLanes) {
+      Simd::store_int8(values + value_base + d, Simd::round(Simd::mul(Simd::load(value + d), value_inverse)));
+      std::int8_t codes[kLanes];
+      Simd::store_int8(codes, Simd::round(Simd::mul(Simd::load(key + d), key_inverse)));
+      for (int i = 0; i < kLanes; ++i) keys[key_base + static_cast<std::ptrdiff_t>(d + i) * kLanes] = codes[i];
+    }
+  }
+}
+
+LILY_INLINE F load_element(const std::uint16_t* p) { return Simd::load_half(p); }
+LILY_INLINE F load_element(const std::int8_t* p) { return Simd::load_int8(p); }
+
+// Scores of kHeads queries against 16 positions.
+template <int kHeads, class Element>
+LILY_INLINE void scores_of_block(const Element* keys, const float* key_scales, int head_dim,
+                                 const float* queries, float* scores, std::ptrdiff_t score_stride) {
+  F total[kHeads];
+  for (int h = 0; h < kHeads; ++h) total[h] = Simd::zero();
+  constexpr bool kScaled = sizeof(Element) == 1;
+  const int run = kScaled ? kGroup : head_dim;
+  for (int start = 0; start < head_dim; start += run) {
+    F sum[kHeads];
+    for (int h = 0; h < kHeads; ++h) sum[h] = Simd::zero();
+    for (int d = start; d < start + run; ++d) {
+      const F k = load_element(keys + static_cast<std::ptrdiff_t>(d) * kLanes);
+#pragma GCC unroll 8
+      for (int h = 0; h < kHeads; ++h) sum[h] = Simd::fma(Simd::set1(queries[h * head_dim + d]), k, sum[h]);
+    }
+    if constexpr (kScaled) {
+      const F scale = Simd::load(key_scales + static_cast<std::ptrdiff_t>(start / kGroup) * kLanes);
+      for (int h = 0; h < kHeads; ++h) total[h] = Simd::fma(scale, sum[h], total[h]);
+    } else {
+      for (int h = 0; h < kHeads; ++h) total[h] = sum[h];
+    }
+  }
+  for (int h = 0; h < kHeads; ++h) Simd::store(scores + h * score_stride, total[h]);
+}
+
+// values = values * correction + sum of weights * V for kHeads heads and 16 dims.
+template <int kHeads, class Element>
+LILY_INLINE void weighted_values(const Element* values, int head_dim, int positions, const float* weights,
+                                 std::ptrdiff_t weight_stride, const float* corrections, float* out) {
+  F sum[kHeads];
+  for (int h = 0; h < kHeads; ++h) {
+    sum[h] = Simd::mul(Simd::set1(corrections[h]), Simd::load(out + static_cast<std::ptrdiff_t>(h) * head_dim));
+  }
+  for (int s = 0; s < positions; ++s) {
+    const F v = load_element(values + static_cast<std::ptrdiff_t>(s) * head_dim);
+#pragma GCC unroll 8
+    for (int h = 0; h < kHeads; ++h) sum[h] = Simd::fma(Simd::set1(weights[h * weight_stride + s]), v, sum[h]);
+  }
+  for (int h = 0; h < kHeads; ++h) Simd::store(out + static_cast<std::ptrdiff_t>(h) * head_dim, sum[h]);
+}
+
+// Calls operation<kHeads>(first) so that all heads are covered by tiles of 8, 4 and 1.
+template <class Operation>
+LILY_INLINE void for_head_tiles(int heads, Operation operation) {
+  int h = 0;
+  for (; h + 8 <= heads; h += 8) operation.template operator()<8>(h);
+  for (; h + 4 <= heads; h += 4) operation.template operator()<4>(h);
+  for (; h < heads; ++h) operation.template operator()<1>(h);
+}
+
+template <class Element>
+void attend_as(const KvView& kv, int head_dim, const float* queries, int heads, int begin, int end,
+               const AttentionState& state) {
+  const int count = end - begin;
+  const int groups = head_dim / kGroup;
+  alignas(64) float scores[kMaximumHeads * kAttentionBlock];
+  alignas(64) float scaled[sizeof(Element) == 1 ? kMaximumHeads * kAttentionBlock : 1];
+  float corrections[kMaximumHeads];
+
+  for (int s = 0; s < count; s += kLanes) {
+    const std::ptrdiff_t block = (begin + s) / kLanes;
+    const Element* keys = static_cast<const Element*>(kv.keys) + block * head_dim * kLanes;
+    const float* key_scales = sizeof(Element) == 1 ? kv.key_scales + block * groups * kLanes : nullptr;
+    for_head_tiles(heads, [&]<int kHeads>(int h) {
+      scores_of_block<kHeads>(keys, key_scales, head_dim, queries + static_cast<std::ptrdiff_t>(h) * head_dim,
+                              scores + h * kAttentionBlock + s, kAttentionBlock);
+    });
+  }
+
+  const int padded = (count + kLanes - 1) / kLanes * kLanes;
+  for (int h = 0; h < heads; ++h) {
+    float* row = scores + h * kAttentionBlock;
+    for (int s = count; s < padded; ++s) row[s] = -INFINITY;
+    F largest = Simd::set1(state.maximum[h]);
+    for (int s = 0; s < padded; s += kLanes) largest = Simd::max(largest, Simd::load(row + s));
+    const float maximum = Simd::reduce_max(largest);
+    const F maximum_lanes = Simd::set1(maximum);
+    F sum = Simd::zero();
+    for (int s = 0; s < padded; s += kLanes) {
+      const F weight = exponential(Simd::sub(Simd::load(row + s), maximum_lanes));
+      Simd::store(row + s, weight);
+      sum = Simd::add(sum, weight);
+    }
+    corrections[h] = std::exp(state.maximum[h] - maximum);  // 0 for the first block
+    state.sum[h] = state.sum[h] * corrections[h] + Simd::reduce_add(sum);
+    state.maximum[h] = maximum;
+  }
+
+  for (int g = 0; g < groups; ++g) {
+    const float* weights = scores;
+    if constexpr (sizeof(Element) == 1) {
+      const float* value_scales = kv.value_scales + static_cast<std::ptrdiff_t>(begin) * groups + g;
+      for (int h = 0; h < heads; ++h) {
+        for (int s = 0; s < count; ++s) {
+          scaled[h * kAttentionBlock + s] =
+              scores[h * kAttentionBlock + s] * value_scales[static_cast<std::ptrdiff_t>(s) * groups];
+        }
+      }
+      weights = scaled;
+    }
+    for (int d = g * kGroup; d < (g + 1) * kGroup; d += kLanes) {
+      const Element* values =
+          static_cast<const Element*>(kv.values) + static_cast<std::ptrdiff_t>(begin) * head_dim + d;
+      for_head_tiles(heads, [&]<int kHeads>(int h) {
+        weighted_values<kHeads>(values, head_dim, count, weights + h * kAttentionBlock, kAttentionBlock,
+                                corrections + h, state.values + static_cast<std::ptrdiff_t>(h) * head_dim + d);
+      });
+    }
+  }
+}
+
+void attend(const KvView& kv, int head_dim, const float* queries, int heads, int begin, int end,
+            const AttentionState& state) {
+  if (kv.int8) {
+    attend_as<std::int8_t>(kv, head_dim, queries, heads, begin, end, state);
+  } else {
+    attend_as<std::uint16_t>(kv, head_dim, queries, heads, begin, end, state);
+  }
+}
+
+}  // namespace

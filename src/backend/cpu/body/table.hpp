@@ -1,0 +1,33 @@
+// Collects the bodies into the table of one instruction set. Included last by kernels_<set>.cpp.
+#pragma once
+
+#include "backend/cpu/body/matmul.hpp"
+// (elementwise defines the exponential that attention uses)
+#include "backend/cpu/body/elementwise.hpp"
+// then
+#include "backend/cpu/body/attention.hpp"
+#include "backend/cpu/body/delta_net.hpp"
+
+namespace {
+
+constexpr lily::cpu::Kernels make_kernels(const char* name) {
+  lily::cpu::Kernels k;
+  k.name = name;
+  k.quantize = &quantize;
+  k.matmul = &matmul;
+  k.rms_norm = &rms_norm;
+  k.l2_normalize = &l2_normalize;
+  k.silu_multiply = &silu_multiply;
+  k.gated_rms_norm = &gated_rms_norm;
+  k.sigmoid_multiply = &sigmoid_multiply;
+  k.add_scaled = &add_scaled;
+  k.convolve = &convolve;
+  k.delta_net = &delta_net;
+  k.store_kv = &store_kv;
+  k.attend = &attend;
+  k.read_stream = &read_stream;
+  k.integer_peak = &integer_peak;
+  return k;
+}
+
+}  // namespace

@@ -1,0 +1,139 @@
+// The contract of the CPU kernels: data layouts and one table of functions per instruction set.
+//
+// Everything works on lanes of 16: 16 matrix rows, 16 value rows of a DeltaNet head, 16 cached positions or 16
+// elements. On AVX-512 that is one register, on AVX2 two, on NEON four. The bodies are written once over a
+// small SIMD type (simd/*.hpp) and compiled once per instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lily::cpu {
+
+inline constexpr int kLanes = 16;
+inline constexpr int kGroup = 64;  // columns that share a scale
+
+// A matrix of unsigned codes, repacked so that one instruction multiplies 16 rows.
+//
+// Rows are cut into blocks of 16 (the last one padded with zero scales). A block is `groups` times
+//   planes x 8 chunks of 64 bytes | 16 scales bf16 | 16 biases bf16
+// Chunk c holds for row r the 32-bit word of columns 8c .. 8c+7: low nibbles are columns 8c + {0,2,4,6}, high
+// nibbles 8c + {1,3,5,7}, just as the checkpoint stores them. 8-bit codes are two planes of 4 bits, high plane
+// first, so that every instruction set multiplies them without overflow.
+struct PackedMatrix {
+  const std::byte* data = nullptr;
+  int rows = 0;
+  int groups = 0;  // columns / 64
+  int planes = 1;  // 1: 4-bit codes, 2: 8-bit codes
+
+  int blocks() const { return (rows + kLanes - 1) / kLanes; }
+  std::size_t group_bytes() const { return static_cast<std::size_t>(planes) * 512 + 64; }
+  std::size_t block_bytes() const { return group_bytes() * static_cast<std::size_t>(groups); }
+  std::size_t bytes() const { return block_bytes() * static_cast<std::size_t>(blocks()); }
+};
+
+// One row of quantized activations. Per group of 64: x ~ scale * high (fast), or scale * (256 high + low)
+// (exact, 15 bits and a sign). Codes are stored in the chunk order above. `sums` are the sums of the
+// dequantized values, so that the affine bias multiplies exactly what the codes multiply.
+struct ActivationRow {
+  std::int8_t* high = nullptr;
+  std::int8_t* low = nullptr;  // null: one term
+  float* scales = nullptr;     // [groups]
+  float* sums = nullptr;       // [groups]
+};
+
+// K and V of one layer and one KV head. Keys of 16 positions are interleaved by dimension so that scores of 16
+// positions come out as lanes: keys [position / 16][dim][16]; values [position][dim].
+// 8 bit: code * scale, one scale per position and group of 64 dims: key_scales [position / 16][dim / 64][16],
+// value_scales [position][dim / 64].
+struct KvView {
+  bool int8 = false;
+  void* keys = nullptr;      // uint16_t (f16) or int8_t
+  void* values = nullptr;
+  float* key_scales = nullptr;
+  float* value_scales = nullptr;
+};
+
+// One DeltaNet head over a run of tokens. Strides are in floats between tokens.
+struct DeltaNetRun {
+  float* state = nullptr;        // [value_dim / 16][key_dim][16]
+  const float* queries = nullptr;  // [tokens][key_dim], normalized and scaled
+  const float* keys = nullptr;     // [tokens][key_dim], normalized
+  const float* values = nullptr;   // [tokens][value_dim]
+  const float* alpha = nullptr;    // [tokens], decay factor in (0, 1]
+  const float* beta = nullptr;     // [tokens]
+  float* out = nullptr;            // [tokens][value_dim]
+  std::ptrdiff_t query_stride = 0, key_stride = 0, value_stride = 0, gate_stride = 0, out_stride = 0;
+  int tokens = 0;
+  int key_dim = 0;
+  int value_dim = 0;
+};
+
+// Online softmax state of the query heads that share one KV head, for one token: running maximum, sum of
+// exponentials and weighted sum of values per head.
+struct AttentionState {
+  float* maximum = nullptr;  // [heads]
+  float* sum = nullptr;      // [heads]
+  float* values = nullptr;   // [heads][head_dim]
+};
+
+// Bytes of scratch that attend() needs per call.
+inline constexpr int kAttentionBlock = 256;  // positions per call at most
+
+struct Kernels {
+  const char* name = nullptr;  // "avx512-vnni"
+
+  // Quantizes x [columns] (a multiple of 64) into `row`. A non-finite element makes its group's scale NaN, so
+  // that it reaches the logits and is noticed.
+  void (*quantize)(const float* x, int columns, const ActivationRow& row) = nullptr;
+
+  // out[t * stride + r] = sum_c W[r][c] x_t[c] for the rows r of blocks [begin, end) and all tokens. All rows
+  // are exact or all fast. `out` has room for the padded rows.
+  void (*matmul)(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
+                 float* out, std::ptrdiff_t stride) = nullptr;
+
+  // out = x / sqrt(mean(x^2) + eps) * factor. x and out may be the same; n is a multiple of 16 (all below).
+  void (*rms_norm)(const float* x, const float* factor, float eps, int n, float* out) = nullptr;
+  // x = x / sqrt(sum(x^2) + eps) * scale, in place.
+  void (*l2_normalize)(float* x, float eps, float scale, int n) = nullptr;
+  // out = silu(gate) * up.
+  void (*silu_multiply)(const float* gate, const float* up, int n, float* out) = nullptr;
+  // out = rms_norm(x) * weight * silu(gate).
+  void (*gated_rms_norm)(const float* x, const float* weight, const float* gate, float eps, int n,
+                         float* out) = nullptr;
+  // x = x * sigmoid(gate).
+  void (*sigmoid_multiply)(const float* gate, int n, float* x) = nullptr;
+  // y += a * x.
+  void (*add_scaled)(float a, const float* x, int n, float* y) = nullptr;
+  // out = silu(sum of taps): out[c] = silu(sum_m weights[m][c] * rows[m][c]), m = 0 .. taps-1 oldest first.
+  void (*convolve)(const float* const* rows, const float* weights, int taps, int channels, float* out) =
+      nullptr;
+
+  // The recurrence of docs/model.md "Gated DeltaNet" for 16 value rows, `block` of value_dim / 16.
+  void (*delta_net)(const DeltaNetRun& run, int block) = nullptr;
+
+  // Stores one token's key and value (fp32, head_dim values each) at `position`.
+  void (*store_kv)(const KvView& kv, int head_dim, int position, const float* key,
+                   const float* value) = nullptr;
+  // Folds positions [begin, end) into `state` for `heads` (<= 16) queries [heads][head_dim], already scaled.
+  // begin is a multiple of 16; end - begin <= kAttentionBlock. Order of blocks decides the rounding.
+  void (*attend)(const KvView& kv, int head_dim, const float* queries, int heads, int begin, int end,
+                 const AttentionState& state) = nullptr;
+
+  // Reads memory as fast as the instruction set can; returns a value that depends on all of it.
+  std::uint64_t (*read_stream)(const std::byte* data, std::size_t bytes) = nullptr;
+  // Runs `rounds` of independent integer dot products; returns the operations done (multiply and add: two).
+  double (*integer_peak)(std::int64_t rounds, std::int32_t* sink) = nullptr;
+};
+
+// Each is defined in kernels_<set>.cpp and may only be called on a machine that has the instructions.
+const Kernels& generic_kernels();
+#if defined(__x86_64__)
+const Kernels& avx2_kernels();
+const Kernels& avx512_kernels();
+#endif
+#if defined(__aarch64__)
+const Kernels& neon_kernels();
+#endif
+
+}  // namespace lily::cpu
