@@ -1,0 +1,61 @@
+// Tensors of a golden file.
+#include "engine/golden_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lily/error.hpp"
+
+namespace lily::engine {
+namespace {
+
+bool matches(const std::vector<std::int64_t>& found, const std::vector<std::int64_t>& wanted) {
+  return std::equal(found.begin(), found.end(), wanted.begin(), wanted.end(),
+                    [](std::int64_t size, std::int64_t want) { return want < 0 || size == want; });
+}
+
+template <class Value>
+std::vector<Value> copy_values(const MappedFile& file, const checkpoint::StoredTensor& tensor) {
+  std::vector<Value> values(static_cast<std::size_t>(tensor.bytes) / sizeof(Value));
+  if (!values.empty())
+    std::memcpy(values.data(), file.bytes().data() + tensor.offset, values.size() * sizeof(Value));
+  return values;
+}
+
+}  // namespace
+
+GoldenFile::GoldenFile(const std::filesystem::path& path)
+    : file_(path), tensors_(checkpoint::read_safetensors_header(file_)) {}
+
+bool GoldenFile::contains(const std::string& name) const noexcept {
+  return std::any_of(tensors_.begin(), tensors_.end(),
+                     [&](const auto& tensor) { return tensor.name == name; });
+}
+
+const checkpoint::StoredTensor& GoldenFile::find(const std::string& name, const char* dtype,
+                                                 const std::vector<std::int64_t>& shape) const {
+  const auto found =
+      std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& tensor) { return tensor.name == name; });
+  if (found == tensors_.end()) {
+    throw Error(ErrorKind::bad_input, fmt::format("{}: tensor {} is missing", file_.path().string(), name));
+  }
+  if (found->dtype != dtype || !matches(found->shape, shape)) {
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: tensor {} is {} {}; needed is {} {} (-1: any)", file_.path().string(), name,
+                            found->dtype, checkpoint::shape_text(found->shape), dtype,
+                            checkpoint::shape_text(shape)));
+  }
+  return *found;
+}
+
+std::vector<float> GoldenFile::floats(const std::string& name, const std::vector<std::int64_t>& shape) const {
+  return copy_values<float>(file_, find(name, "F32", shape));
+}
+
+std::vector<TokenId> GoldenFile::ids(const std::string& name) const {
+  return copy_values<TokenId>(file_, find(name, "I32", {-1}));
+}
+
+}  // namespace lily::engine

@@ -1,0 +1,91 @@
+// Opens a checkpoint folder and loads it into a backend.
+#include "engine/open_model.hpp"
+
+#include <fmt/format.h>
+
+#include "backend/open_backend.hpp"
+#include "lily/error.hpp"
+
+namespace lily::engine {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+void check_options(const EngineOptions& options, int context) {
+  if (context < 0) {
+    throw Error(ErrorKind::bad_input, fmt::format("context is {}; it must be at least 1 token", context));
+  }
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    throw Error(ErrorKind::bad_input,
+                fmt::format("threads is {}; it must be from 1 to {}, or 0 for all cores", options.threads,
+                            kMaxThreads));
+  }
+}
+
+// The CPU kernels read quantized matrices; anything else runs on the reference.
+std::string resolve_backend(const EngineOptions& options, const checkpoint::Config& config) {
+  if (options.backend != "auto") return options.backend;
+  return config.quantization ? "cpu" : "reference";
+}
+
+std::string activations_text(const std::string& backend, Activations activations) {
+  if (backend == "reference") return "exact (fp32, sums in fp64)";
+  switch (activations) {
+    case Activations::exact:
+      return "exact";
+    case Activations::fast:
+      return "fast";
+    case Activations::automatic:
+      break;
+  }
+  return "auto (decode exact, prefill fast)";
+}
+
+std::string kv_text(const std::string& backend, KvFormat kv) {
+  if (backend == "reference") return "f32";
+  return kv == KvFormat::int8 ? "int8" : "f16";
+}
+
+// The plan before loading, from the model's formulas: a lower bound, since every backend's cache takes at
+// least a byte per element and all of them read the stored weights.
+MemoryNeeds least_needs(const checkpoint::Checkpoint& checkpoint) {
+  const model::StateSizes sizes = model::state_sizes(checkpoint.dimensions());
+  MemoryNeeds needs;
+  needs.weights = checkpoint.proof().tensor_bytes;
+  needs.sequence = [sizes](int context) {
+    return static_cast<std::uint64_t>(sizes.delta_net) * sizeof(float) +
+           static_cast<std::uint64_t>(sizes.kv_per_token) * static_cast<std::uint64_t>(context);
+  };
+  return needs;
+}
+
+}  // namespace
+
+LoadedModel open_model(const EngineOptions& options, int context) {
+  check_options(options, context);
+  LoadedModel model;
+  model.checkpoint = checkpoint::Checkpoint::open(options.model);
+  const model::Dimensions& dims = model.checkpoint->dimensions();
+  const std::string backend = resolve_backend(options, model.checkpoint->config());
+  model.context = resolve_context(dims, context);
+  check_plan(least_needs(*model.checkpoint), dims, model.context, options.memory_limit);
+  model.backend = backend::open_backend(backend, model.checkpoint,
+                                        {.threads = options.threads,
+                                         .activations = options.activations,
+                                         .kv = options.kv,
+                                         .progress = options.progress});
+  check_plan(memory_needs(*model.backend), dims, model.context, options.memory_limit);
+  model.activations = activations_text(backend, options.activations);
+  model.kv = kv_text(backend, options.kv);
+  return model;
+}
+
+MemoryNeeds memory_needs(const backend::Backend& backend) {
+  MemoryNeeds needs;
+  needs.weights = backend.weight_bytes();
+  needs.sequence = [&backend](int context) { return backend.sequence_bytes(context); };
+  needs.scratch = static_cast<std::uint64_t>(backend.dimensions().vocabulary) * sizeof(float);  // logits
+  return needs;
+}
+
+}  // namespace lily::engine
