@@ -1,0 +1,13 @@
+// Unicode normalization form C, at little cost for text that already has it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lily::text {
+
+// NFC of valid UTF-8. The result is `text` itself when that is in NFC, else a view of `storage`.
+// Time is n log n even for long runs of combining marks in the worst order.
+std::string_view to_nfc(std::string_view valid_utf8, std::string& storage);
+
+}  // namespace lily::text
