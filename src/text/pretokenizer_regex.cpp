@@ -1,0 +1,88 @@
+// Any pre-tokenizer pattern, compiled to machine code by PCRE2.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <fmt/format.h>
+#include <pcre2.h>
+
+#include <array>
+
+#include "lily/error.hpp"
+#include "text/pretokenizer.hpp"
+
+namespace lily::text {
+namespace {
+
+// A pattern may backtrack this often for one piece, and use this much memory while it does.
+constexpr std::uint32_t kMatchLimit = 50'000'000;
+constexpr std::size_t kJitStackBytes = 8U << 20;
+constexpr std::size_t kJitStackStartBytes = 32U << 10;
+
+template <auto free_function>
+struct Free {
+  template <typename T>
+  void operator()(T* pointer) const {
+    free_function(pointer);
+  }
+};
+using Code = std::unique_ptr<pcre2_code, Free<pcre2_code_free>>;
+using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
+using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
+using JitStack = std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>>;
+
+std::string message_of(int code) {
+  std::array<PCRE2_UCHAR, 256> buffer{};
+  pcre2_get_error_message(code, buffer.data(), buffer.size());
+  return reinterpret_cast<const char*>(buffer.data());
+}
+
+class RegexPretokenizer final : public Pretokenizer {
+ public:
+  explicit RegexPretokenizer(const std::string& pattern) : pattern_(pattern) {
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr));
+    if (code_ == nullptr) {
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("pattern '{}' at byte {}: {}", pattern, offset, message_of(error)));
+    }
+    // Without just-in-time compilation (a machine that forbids it) the same pattern is interpreted.
+    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
+  }
+
+  std::size_t split(std::string_view text, std::size_t begin, std::span<std::size_t> ends) const override {
+    const MatchData match(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
+    const MatchContext context(pcre2_match_context_create(nullptr));
+    const JitStack stack(pcre2_jit_stack_create(kJitStackStartBytes, kJitStackBytes, nullptr));
+    if (!match || !context || !stack) throw std::bad_alloc();
+    pcre2_set_match_limit(context.get(), kMatchLimit);
+    pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
+
+    std::size_t count = 0;
+    while (count < ends.size() && begin < text.size()) {
+      const int result = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                     begin, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match.get(), context.get());
+      if (result < 0 && result != PCRE2_ERROR_NOMATCH) {
+        throw Error(ErrorKind::bad_input, fmt::format("pre-tokenizer pattern '{}' at byte {} of the text: {}",
+                                                      pattern_, begin, message_of(result)));
+      }
+      const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(match.get());
+      const std::size_t match_begin = result < 0 ? text.size() : bounds[0];
+      // Text in front of the match is a piece of its own; the match is found again by the next round.
+      begin = match_begin > begin ? match_begin : bounds[1];
+      ends[count++] = begin;
+    }
+    return count;
+  }
+
+ private:
+  std::string pattern_;
+  Code code_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pretokenizer> make_regex_pretokenizer(const std::string& pattern) {
+  return std::make_unique<RegexPretokenizer>(pattern);
+}
+
+}  // namespace lily::text
