@@ -1,1 +1,224 @@
-// Being written.
+// The tokenizer: added tokens, NFC, pre-tokenizer and BPE put together.
+#include "text/tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <mutex>
+#include <utility>
+
+#include "lily/error.hpp"
+#include "text/bpe_encode.hpp"
+#include "text/bpe_word_cache.hpp"
+#include "text/normalizer.hpp"
+#include "text/pretokenizer.hpp"
+#include "text/tokenizer_file.hpp"
+#include "text/utf8.hpp"
+
+namespace lily::text {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+
+std::string read_file(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    throw Error(ErrorKind::not_found, fmt::format("{}: no such file", path.string()));
+  }
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) throw Error(ErrorKind::bad_input, fmt::format("{}: {}", path.string(), error.message()));
+  if (size > kMaxFileBytes) {
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: {} bytes, the limit is {}", path.string(), size, kMaxFileBytes));
+  }
+  std::string text(size, '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
+    throw Error(ErrorKind::device, fmt::format("{}: cannot be read", path.string()));
+  }
+  return text;
+}
+
+// Calls on_valid for the longest stretches of valid UTF-8 and on_broken for each byte between them.
+template <typename OnValid, typename OnBroken>
+void for_each_stretch(std::string_view text, OnValid on_valid, OnBroken on_broken) {
+  while (!text.empty()) {
+    if (const std::size_t valid = valid_utf8_prefix(text); valid > 0) {
+      on_valid(text.substr(0, valid));
+      text.remove_prefix(valid);
+    } else {
+      on_broken(text.front());
+      text.remove_prefix(1);
+    }
+  }
+}
+
+// What one call of encode works with; kept for later calls because its memory and its cache are worth
+// keeping.
+struct Workspace {
+  WordCache cache;
+  LongPieceEncoder long_piece;
+  std::string normalized;
+  std::array<std::size_t, 256> ends{};
+};
+
+constexpr std::size_t kKeptWorkspaces = 8;
+constexpr std::size_t kKeptTextBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  explicit Impl(TokenizerFile file)
+      : vocabulary(std::move(file.vocabulary)),
+        merges(file.byte_ids, file.merges, vocabulary.lengths()),
+        added(std::move(file.added_tokens)),
+        nfc(file.nfc),
+        pretokenizer(make_pretokenizer(file.pattern)) {}
+
+  std::unique_ptr<Workspace> take_workspace() const {
+    const std::lock_guard lock(mutex);
+    if (workspaces.empty()) return std::make_unique<Workspace>();
+    std::unique_ptr<Workspace> workspace = std::move(workspaces.back());
+    workspaces.pop_back();
+    return workspace;
+  }
+
+  void give_back(std::unique_ptr<Workspace> workspace) const {
+    if (workspace->normalized.capacity() > kKeptTextBytes) std::string().swap(workspace->normalized);
+    const std::lock_guard lock(mutex);
+    if (workspaces.size() < kKeptWorkspaces) workspaces.push_back(std::move(workspace));
+  }
+
+  // Text without added tokens.
+  void encode_plain(std::string_view text, Workspace& workspace, std::vector<TokenId>& ids) const {
+    for_each_stretch(
+        text,
+        [&](std::string_view valid) {
+          encode_pieces(nfc ? to_nfc(valid, workspace.normalized) : valid, workspace, ids);
+        },
+        [&](char broken) { ids.push_back(merges.byte_id(static_cast<unsigned char>(broken))); });
+  }
+
+  void encode_pieces(std::string_view text, Workspace& workspace, std::vector<TokenId>& ids) const {
+    std::size_t begin = 0;
+    while (begin < text.size()) {
+      const std::size_t count = pretokenizer->split(text, begin, workspace.ends);
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t end = workspace.ends[i];
+        encode_piece(text.substr(begin, end - begin), text.size() - begin, workspace, ids);
+        begin = end;
+      }
+    }
+  }
+
+  // `available` counts the bytes that may be read from the beginning of the piece on.
+  void encode_piece(std::string_view piece, std::size_t available, Workspace& workspace,
+                    std::vector<TokenId>& ids) const {
+    if (piece.size() > kShortPiece) {
+      workspace.long_piece.encode(merges, piece, ids);
+      return;
+    }
+    WordCache::Entry* entry = nullptr;
+    if (piece.size() <= WordKey::kMaxBytes) {
+      const WordKey key = WordKey::of(piece.data(), piece.size(), available);
+      entry = &workspace.cache.entry(key);
+      if (entry->key == key) {
+        ids.insert(ids.end(), entry->ids.begin(),
+                   entry->ids.begin() + static_cast<std::ptrdiff_t>(entry->count()));
+        return;
+      }
+      entry->key = {};
+      std::array<TokenId, kShortPiece> tokens;
+      const std::size_t count = encode_short_piece(merges, piece, tokens.data());
+      ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
+      if (count > WordCache::kMaxTokens) return;
+      entry->key = key;
+      entry->ids.fill(-1);
+      std::copy_n(tokens.begin(), count, entry->ids.begin());
+      return;
+    }
+    std::array<TokenId, kShortPiece> tokens;
+    const std::size_t count = encode_short_piece(merges, piece, tokens.data());
+    ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+  Vocabulary vocabulary;
+  BpeMerges merges;
+  AddedTokens added;
+  bool nfc;
+  std::unique_ptr<Pretokenizer> pretokenizer;
+  mutable std::mutex mutex;
+  mutable std::vector<std::unique_ptr<Workspace>> workspaces;
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::~Tokenizer() = default;
+
+std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
+  return parse(read_file(tokenizer_json), tokenizer_json.string());
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
+  auto impl = std::make_unique<Impl>(read_tokenizer_file({json, name}, nullptr));
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
+}
+
+std::size_t Tokenizer::size() const noexcept { return impl_->vocabulary.size(); }
+
+void Tokenizer::encode(std::string_view text, ControlTokens control, std::vector<TokenId>& ids) const {
+  std::unique_ptr<Workspace> workspace = impl_->take_workspace();
+  std::size_t begin = 0;
+  while (control == ControlTokens::match) {
+    const auto match = impl_->added.find(text, begin);
+    if (!match) break;
+    impl_->encode_plain(text.substr(begin, match->begin - begin), *workspace, ids);
+    ids.push_back(match->token->id);
+    begin = match->begin + match->token->text.size();
+  }
+  impl_->encode_plain(text.substr(begin), *workspace, ids);
+  impl_->give_back(std::move(workspace));
+}
+
+std::string_view Tokenizer::bytes(TokenId id) const noexcept { return impl_->vocabulary.bytes(id); }
+
+std::optional<TokenId> Tokenizer::control_id(std::string_view literal) const noexcept {
+  return impl_->added.id_of(literal);
+}
+
+bool Tokenizer::is_control(TokenId id) const noexcept { return impl_->added.contains(id); }
+
+std::vector<std::string> Tokenizer::pretokenize(std::string_view text) const {
+  std::vector<std::string> pieces;
+  std::string normalized;
+  for_each_stretch(
+      text,
+      [&](std::string_view valid) {
+        const std::string_view stretch = impl_->nfc ? to_nfc(valid, normalized) : valid;
+        for (std::size_t begin = 0; begin < stretch.size();) {
+          std::array<std::size_t, 1> end{};
+          impl_->pretokenizer->split(stretch, begin, end);
+          pieces.emplace_back(stretch.substr(begin, end[0] - begin));
+          begin = end[0];
+        }
+      },
+      [&](char broken) { pieces.emplace_back(1, broken); });
+  return pieces;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids) const {
+  std::string raw;
+  for (const TokenId id : ids) {
+    const std::string_view token = bytes(id);
+    if (token.empty()) {
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("token id {} has no token; ids go from 0 to {}", id, size() - 1));
+    }
+    raw.append(token);
+  }
+  Utf8Stream stream;
+  std::string text = stream.push(raw);
+  return text.append(stream.finish());
+}
+
+}  // namespace lily::text

@@ -1,4 +1,5 @@
-// Byte-level BPE of a tokenizer.json: NFC, the file's own pre-tokenizer pattern, merges by rank, added tokens.
+// Byte-level BPE of a tokenizer.json: NFC, the file's own pre-tokenizer pattern, merges by rank, added
+// tokens.
 #pragma once
 
 #include <cstddef>
