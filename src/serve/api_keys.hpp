@@ -17,6 +17,7 @@ void check_api_keys(const std::vector<std::string>& keys);
 
 // Whether one of `keys` is in the Authorization header ("Bearer KEY", scheme in any case) or the x-api-key
 // header. The time taken does not depend on where a wrong key differs.
-bool authorized(const std::vector<std::string>& keys, std::string_view authorization, std::string_view x_api_key);
+bool authorized(const std::vector<std::string>& keys, std::string_view authorization,
+                std::string_view x_api_key);
 
 }  // namespace lily::serve

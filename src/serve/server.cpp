@@ -1,1 +1,87 @@
-// Being written.
+// Puts the parts of the server together.
+#include "serve/server.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include "serve/api.hpp"
+#include "serve/api_keys.hpp"
+#include "serve/http_transport.hpp"
+#include "serve/listener.hpp"
+#include "serve/stop_event.hpp"
+
+namespace lily::serve {
+namespace {
+
+constexpr int kMaxQueue = 1024;  // each waiting request holds two threads
+
+// Connections beyond those that wait for an answer: /health, /v1/models, refusals, idle clients.
+constexpr int kSpareThreads = 32;
+
+ServerOptions checked(ServerOptions options) {
+  using namespace std::chrono_literals;
+  check_api_keys(options.api_keys);
+  if (options.max_queue < 0 || options.max_queue > kMaxQueue) {
+    throw Error(ErrorKind::bad_input,
+                fmt::format("max_queue is {}; it must be between 0 and {}", options.max_queue, kMaxQueue),
+                "max_queue");
+  }
+  if (options.keepalive <= 0ms || options.read_timeout <= 0ms || options.write_timeout <= 0ms) {
+    throw Error(ErrorKind::bad_input, "the server's time limits must be positive");
+  }
+  return options;
+}
+
+TransportOptions transport_options(const ServerOptions& options) {
+  TransportOptions transport;
+  transport.connection.read_timeout = options.read_timeout;
+  transport.connection.write_timeout = options.write_timeout;
+  transport.max_body = options.max_body;
+  transport.threads = options.max_queue + 1 + kSpareThreads;
+  return transport;
+}
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.substr(0, 4) == "127.";
+}
+
+}  // namespace
+
+class Server::Implementation {
+ public:
+  explicit Implementation(const ServerOptions& options)
+      : listener_(listen_on(options.host, options.port)),
+        api_(options),
+        transport_(listener_, api_, stop_, transport_options(options)) {
+    if (options.api_keys.empty() && !is_loopback(options.host)) {
+      spdlog::warn("listening on {} without an API key: everyone who reaches this address can use the model",
+                   options.host);
+    }
+  }
+
+  ~Implementation() { stop_.set(); }  // the transport then joins
+
+  StopEvent stop_;
+  Listener listener_;
+  Api api_;
+  HttpTransport transport_;
+};
+
+Server::Server(ServerOptions options)
+    : implementation_(std::make_unique<Implementation>(checked(std::move(options)))) {}
+
+Server::~Server() = default;
+
+int Server::port() const noexcept { return implementation_->listener_.port; }
+
+void Server::attach(Engine& engine) { implementation_->api_.attach(engine); }
+
+bool Server::attached() const noexcept { return implementation_->api_.attached(); }
+
+void Server::run() {
+  implementation_->stop_.wait();
+  implementation_->transport_.join();
+}
+
+void Server::stop() noexcept { implementation_->stop_.set(); }
+
+}  // namespace lily::serve

@@ -13,16 +13,16 @@ namespace lily::serve {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 8080;                            // 0: any free one, see Server::port()
-  std::vector<std::string> api_keys;          // empty: no key is asked for
-  std::string cors_origin;                    // "": pages on this machine; "*": all; else this origin
-  std::string model_id;                       // served name; "": EngineInfo::model_id
-  int max_queue = 64;                         // generations waiting; beyond it 503
-  std::size_t max_body = std::size_t{64} << 20;  // bytes of one request body
+  int port = 8080;                                  // 0: any free one, see Server::port()
+  std::vector<std::string> api_keys;                // empty: no key is asked for
+  std::string cors_origin;                          // "": pages on this machine; "*": all; else this origin
+  std::string model_id;                             // served name; "": EngineInfo::model_id
+  int max_queue = 64;                               // generations waiting; beyond it 503
+  std::size_t max_body = std::size_t{64} << 20;     // bytes of one request body
   std::chrono::milliseconds keepalive{10'000};      // longest silence of a stream before a comment line
   std::chrono::milliseconds read_timeout{15'000};   // for a request's head, and between bytes of its body
   std::chrono::milliseconds write_timeout{10'000};  // a reader stalled this long is given up
-  bool echo_sampling = false;                 // add the sampling values used to each reply, for debugging
+  bool echo_sampling = false;  // add the sampling values used to each reply, for debugging
 };
 
 // Thread-safe. Serving goes on in background threads from construction to stop():
@@ -34,7 +34,8 @@ struct ServerOptions {
 //   server.run();                                     // until stop() or a signal
 class Server {
  public:
-  // Binds and listens. Throws Error: bad_input (host, keys, limits), device (the address is in use or refused).
+  // Binds and listens. Throws Error: bad_input (host, keys, limits), device (the address is in use or
+  // refused).
   explicit Server(ServerOptions options);
   ~Server();  // stops first
   Server(const Server&) = delete;

@@ -7,8 +7,9 @@
 
 namespace lily::serve {
 
-// At most one at a time; restores the former handlers when destroyed. While no engine is attached nothing is in
-// flight and loading cannot be interrupted, so the first signal ends the process too (exit code 128 + signal).
+// At most one at a time; restores the former handlers when destroyed. While no engine is attached nothing is
+// in flight and loading cannot be interrupted, so the first signal ends the process too (exit code 128 +
+// signal).
 class StopSignals {
  public:
   explicit StopSignals(Server& server);

@@ -1,0 +1,270 @@
+// The HTTP/1.x transport. cpp-httplib parses heads, decodes bodies and frames replies; sockets, timeouts,
+// limits and the decision which connection is kept are ours, because it neither bounds heads and chunked
+// bodies nor lets a handler see whether its client is still there.
+#include "serve/http_transport.hpp"
+
+#include <httplib.h>
+#include <strings.h>
+
+#include <atomic>
+#include <charconv>
+#include <thread>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "serve/body_budget.hpp"
+
+namespace lily::serve {
+namespace {
+
+constexpr int kMaxRequestsPerConnection = 1000;
+constexpr std::size_t kBodiesHeld = 4;  // whole bodies of the largest size that may be in memory at once
+
+// What one connection's thread is doing. httplib hands its handlers a request and no connection, so each
+// thread keeps its own here.
+struct Exchange {
+  explicit Exchange(Connection& socket) : connection(socket) {}
+  Connection& connection;
+  bool body_unread = false;  // of the present request: the connection cannot be used for another
+  bool must_close = false;
+};
+thread_local Exchange* current_exchange = nullptr;
+
+// The socket as httplib reads and writes it.
+class ConnectionStream : public httplib::Stream {
+ public:
+  explicit ConnectionStream(Connection& connection) : connection_(connection) {}
+  bool is_readable() const override { return true; }
+  bool is_writable() const override { return true; }
+  ssize_t read(char* data, size_t size) override {
+    const std::size_t count = connection_.read(data, size);
+    if (count > 0) return static_cast<ssize_t>(count);
+    return connection_.read_end() == Connection::ReadEnd::closed ? 0 : -1;
+  }
+  ssize_t write(const char* data, size_t size) override {
+    return connection_.write({data, size}) ? static_cast<ssize_t>(size) : -1;
+  }
+  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  // Asked for only to refuse descriptors that select() cannot hold; we poll().
+  socket_t socket() const override { return 0; }
+
+ private:
+  Connection& connection_;
+};
+
+class StreamSink : public ByteSink {
+ public:
+  explicit StreamSink(httplib::DataSink& sink) : sink_(sink) {}
+  bool write(std::string_view bytes) override { return sink_.write(bytes.data(), bytes.size()); }
+
+ private:
+  httplib::DataSink& sink_;
+};
+
+bool is_chunked(const httplib::Request& request) {
+  return strcasecmp(request.get_header_value("Transfer-Encoding").c_str(), "chunked") == 0;
+}
+
+HttpRequest plain_request(const httplib::Request& request) {
+  HttpRequest plain{request.method, request.path, {}, {}};
+  plain.headers.assign(request.headers.begin(), request.headers.end());
+  return plain;
+}
+
+void close_after_reply(httplib::Response& response) {
+  current_exchange->must_close = true;
+  if (!response.has_header("Connection")) response.set_header("Connection", "close");
+}
+
+void fill(const httplib::Request& request, httplib::Response& response, HttpReply reply) {
+  response.status = reply.status;
+  for (const auto& [name, value] : reply.headers) response.set_header(name, value);
+  if (current_exchange->body_unread || request.version == "HTTP/1.0") close_after_reply(response);
+  if (!reply.stream) {
+    if (!reply.body.empty()) response.set_content(reply.body, reply.content_type);
+    return;
+  }
+  const auto provider = [stream = std::move(reply.stream)](std::size_t, httplib::DataSink& sink) {
+    StreamSink bytes(sink);
+    stream(bytes);
+    sink.done();
+    return true;
+  };
+  // HTTP/1.0 knows no chunks: there the end of the connection ends the body.
+  if (request.version == "HTTP/1.0") {
+    response.set_content_provider(reply.content_type, provider);
+  } else {
+    response.set_chunked_content_provider(reply.content_type, provider);
+  }
+}
+
+}  // namespace
+
+class HttpTransport::Implementation : private httplib::Server {
+ public:
+  Implementation(const Listener& listener, Application& application, StopEvent& stop,
+                 const TransportOptions& options)
+      : application_(application), stop_(stop), options_(options), bodies_(kBodiesHeld * options.max_body) {
+    svr_sock_ = listener.descriptor;
+    set_payload_max_length(options.max_body);
+    set_keep_alive_timeout(std::chrono::duration_cast<std::chrono::seconds>(options.idle_timeout).count());
+    set_keep_alive_max_count(kMaxRequestsPerConnection);
+    new_task_queue = [this] { return new httplib::ThreadPool(static_cast<std::size_t>(options_.threads)); };
+    set_pre_routing_handler(
+        [this](const auto& request, auto& response) { return answer_head(request, response); });
+    Post(".*", [this](const auto& request, auto& response, const auto& reader) {
+      answer_body(request, response, reader);
+    });
+    set_expect_100_continue_handler([this](const auto& request, auto& response) {
+      return refused(request, response) ? response.status : 100;
+    });
+    set_error_handler(HandlerWithResponse(
+        [this](const auto& request, auto& response) { return complete_error(request, response); }));
+    set_exception_handler([this](const auto& request, auto& response, const std::exception_ptr&) {
+      close_after_reply(response);
+      fill(request, response,
+           application_.refuse(plain_request(request), 500, "the server failed to answer this request"));
+    });
+    accepting_ = std::thread([this] { listen_after_bind(); });
+    while (!is_running()) std::this_thread::yield();
+  }
+
+  void join() {
+    if (!accepting_.joinable()) return;
+    httplib::Server::stop();
+    accepting_.join();
+  }
+
+ private:
+  // Serves one accepted socket to its end.
+  bool process_and_close_socket(socket_t descriptor) override {
+    Connection connection(descriptor, stop_, options_.connection);
+    ConnectionStream stream(connection);
+    Exchange exchange(connection);
+    current_exchange = &exchange;
+    connections_ += 1;
+    auto patience = options_.connection.read_timeout;
+    for (int served = 0; connection.await_request(patience); ++served) {
+      // With threads running short, idle connections must not keep new ones waiting.
+      const bool last = crowded() || served + 1 == kMaxRequestsPerConnection;
+      bool closed = false;
+      exchange.body_unread = false;
+      connection.begin_head();
+      const auto head_read = [&connection](httplib::Request& request) {
+        connection.end_head();
+        request.ranges.clear();  // replies are made anew each time; there is nothing to take a range of
+      };
+      const bool written = process_request(stream, last, closed, head_read);
+      if (!written || last || closed || exchange.must_close) break;
+      patience = options_.idle_timeout;
+    }
+    if (exchange.body_unread) connection.drain();
+    connections_ -= 1;
+    current_exchange = nullptr;
+    return true;
+  }
+
+  bool crowded() const { return connections_ > options_.threads * 3 / 4; }
+
+  // Replies from the head alone where that is possible.
+  HandlerResponse answer_head(const httplib::Request& request, httplib::Response& response) {
+    if (refused(request, response)) return HandlerResponse::Handled;
+    if (request.method == "POST") return HandlerResponse::Unhandled;
+    fill(request, response, application_.handle(plain_request(request), current_exchange->connection));
+    return HandlerResponse::Handled;
+  }
+
+  bool refused(const httplib::Request& request, httplib::Response& response) {
+    const bool has_length = request.has_header("Content-Length");
+    std::optional<HttpReply> refusal = application_.admit(plain_request(request));
+    if (!refusal && request.method == "POST") refusal = judge_length(request, has_length);
+    if (!refusal) return false;
+    current_exchange->body_unread = is_chunked(request) || (has_length && length_of(request) != 0);
+    fill(request, response, std::move(*refusal));
+    return true;
+  }
+
+  // A length that is no number is as good as one beyond every limit.
+  static std::size_t length_of(const httplib::Request& request) {
+    const std::string text = request.get_header_value("Content-Length");
+    std::size_t length = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+    return error == std::errc() && end == text.data() + text.size() ? length : SIZE_MAX;
+  }
+
+  std::optional<HttpReply> judge_length(const httplib::Request& request, bool has_length) {
+    if (is_chunked(request)) return std::nullopt;
+    if (!has_length)
+      return application_.refuse(plain_request(request), 411,
+                                 "a request body needs Content-Length or chunked coding");
+    if (length_of(request) <= options_.max_body) return std::nullopt;
+    return application_.refuse(plain_request(request), 413, too_large());
+  }
+
+  std::string too_large() const {
+    return fmt::format("the request body is larger than the limit of {} bytes", options_.max_body);
+  }
+
+  void answer_body(const httplib::Request& request, httplib::Response& response,
+                   const httplib::ContentReader& reader) {
+    Exchange& exchange = *current_exchange;
+    HttpRequest plain = plain_request(request);
+    int fault = 0;
+    {
+      BodyBudget::Share share(bodies_);
+      const bool complete = reader([&](const char* data, std::size_t size) {
+        // Here and not by httplib's own limit, which chunked and compressed bodies escape.
+        if (plain.body.size() + size > options_.max_body) {
+          fault = 413;
+        } else if (!share.take(size)) {
+          fault = 503;
+        } else {
+          plain.body.append(data, size);
+        }
+        return fault == 0;
+      });
+      if (complete) {
+        fill(request, response, application_.handle(std::move(plain), exchange.connection));
+        return;
+      }
+    }
+    exchange.body_unread = exchange.connection.read_end() == Connection::ReadEnd::none;
+    exchange.must_close = true;
+    if (fault == 0) fault = exchange.connection.read_end() == Connection::ReadEnd::timed_out ? 408 : 400;
+    const std::string reason = fault == 413   ? too_large()
+                               : fault == 503 ? "the memory for request bodies is in use; try again"
+                               : fault == 408 ? "the request body did not arrive in time"
+                                              : "the request body is cut short or its coding is broken";
+    fill(request, response, application_.refuse(plain_request(request), fault, reason));
+  }
+
+  // Fills in replies that httplib itself makes, such as to a malformed head.
+  HandlerResponse complete_error(const httplib::Request& request, httplib::Response& response) {
+    if (response.body.empty() && !response.content_provider_) {
+      close_after_reply(response);
+      const char* reason =
+          response.status == 414 ? "the request target is too long" : "the request head is malformed";
+      fill(request, response, application_.refuse(plain_request(request), response.status, reason));
+    }
+    return HandlerResponse::Handled;
+  }
+
+  Application& application_;
+  StopEvent& stop_;
+  const TransportOptions options_;
+  BodyBudget bodies_;
+  std::atomic<int> connections_{0};
+  std::thread accepting_;
+};
+
+HttpTransport::HttpTransport(const Listener& listener, Application& application, StopEvent& stop,
+                             const TransportOptions& options)
+    : implementation_(std::make_unique<Implementation>(listener, application, stop, options)) {}
+
+HttpTransport::~HttpTransport() { join(); }
+
+void HttpTransport::join() { implementation_->join(); }
+
+}  // namespace lily::serve
