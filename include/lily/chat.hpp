@@ -41,14 +41,17 @@ struct ChatPrompt {
   std::vector<Json> tools;               // each printed as received
   bool enable_thinking = true;
   bool preserve_thinking = false;        // keep the reasoning of every assistant turn
+  bool add_vision_id = false;            // number the images and videos: "Picture 1: "
   bool add_generation_prompt = true;
   bool continue_final_message = false;   // the last assistant message is the beginning of the answer
 };
 
-// Reads `messages`, `tools`, `enable_thinking`, `preserve_thinking`, `add_generation_prompt`,
-// `continue_final_message` and `chat_template_kwargs` of an OpenAI-shaped body; other members are ignored.
+// Reads `messages`, `tools`, `add_generation_prompt`, `continue_final_message`, `enable_thinking`,
+// `preserve_thinking` and `add_vision_id` (each of these three also inside `chat_template_kwargs`, which wins)
+// and `reasoning_effort` ("none" and "minimal" switch thinking off where enable_thinking is not given) of an
+// OpenAI-shaped body. Other members are ignored; options left out or null keep their value in `defaults`.
 // Throws Error(bad_input) whose param() names the field, such as "messages[0].content[1].type".
-ChatPrompt parse_chat_prompt(const Json& body);
+ChatPrompt parse_chat_prompt(const Json& body, const ChatPrompt& defaults = {});
 
 // Why an answer ended.
 enum class FinishReason { stop, length, tool_calls, cancelled };
