@@ -17,7 +17,7 @@ class OutputParser {
     bool in_think = false;                  // the prompt ended inside the think block
     std::vector<Json> tools;                // schemas convert argument values; empty: markup stays content
     std::vector<std::string> stop_strings;  // act on content only
-    std::string call_id_prefix;             // ids are prefix + number; unique per request
+    std::string call_id_prefix = "call_";   // ids are prefix + number; make it unique per request
   };
   explicit OutputParser(Options options);
   ~OutputParser();
