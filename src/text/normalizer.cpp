@@ -30,16 +30,16 @@ int decompose(char32_t code_point, std::array<utf8proc_int32_t, 32>& out) {
 
 std::vector<std::uint8_t> make_quick_check() {
   std::vector<std::uint8_t> table(kCodePoints);
+  std::vector<char32_t> composed;
   for (char32_t code_point = 0; code_point < kCodePoints; ++code_point) {
     const auto* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(code_point));
     table[code_point] = static_cast<std::uint8_t>(property->combining_class);
-  }
-  // Everything behind the first place of a decomposition may compose with what stands before it.
-  for (char32_t code_point = 0; code_point < kCodePoints; ++code_point) {
     const bool hangul = code_point >= 0xAC00 && code_point <= 0xD7A3;
-    const auto* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(code_point));
     const bool canonical = property->decomp_type == 0 && property->decomp_seqindex != UINT16_MAX;
-    if (!hangul && !canonical) continue;
+    if (hangul || canonical) composed.push_back(code_point);
+  }
+  for (const char32_t code_point : composed) {
+    // Everything behind the first place of a decomposition may compose with what stands before it.
     std::array<utf8proc_int32_t, 32> parts{};
     const int count = decompose(code_point, parts);
     for (int i = 1; i < count; ++i) table[static_cast<std::size_t>(parts[i])] = kUnsure;

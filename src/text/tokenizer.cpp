@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
 #include <mutex>
 #include <utility>
 
+#include "base/mapped_file.hpp"
 #include "lily/error.hpp"
 #include "text/bpe_encode.hpp"
 #include "text/bpe_word_cache.hpp"
@@ -20,25 +20,6 @@ namespace lily::text {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
-
-std::string read_file(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    throw Error(ErrorKind::not_found, fmt::format("{}: no such file", path.string()));
-  }
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) throw Error(ErrorKind::bad_input, fmt::format("{}: {}", path.string(), error.message()));
-  if (size > kMaxFileBytes) {
-    throw Error(ErrorKind::bad_input,
-                fmt::format("{}: {} bytes, the limit is {}", path.string(), size, kMaxFileBytes));
-  }
-  std::string text(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
-    throw Error(ErrorKind::device, fmt::format("{}: cannot be read", path.string()));
-  }
-  return text;
-}
 
 // Calls on_valid for the longest stretches of valid UTF-8 and on_broken for each byte between them.
 template <typename OnValid, typename OnBroken>
@@ -155,13 +136,27 @@ struct Tokenizer::Impl {
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 
+std::shared_ptr<const Tokenizer> Tokenizer::build(TokenizerFile file) {
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::make_unique<Impl>(std::move(file))));
+}
+
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
-  return parse(read_file(tokenizer_json), tokenizer_json.string());
+  return parse(read_text_file(tokenizer_json, kMaxFileBytes), tokenizer_json.string());
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::load_checkpoint(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path tokenizer_path = checkpoint / "tokenizer.json";
+  const std::filesystem::path config_path = checkpoint / "tokenizer_config.json";
+  const std::string json = read_text_file(tokenizer_path, kMaxFileBytes);
+  const NamedText tokenizer{json, tokenizer_path.string()};
+  if (!std::filesystem::exists(config_path)) return build(read_tokenizer_file(tokenizer, nullptr));
+  const std::string config_json = read_text_file(config_path, kMaxFileBytes);
+  const NamedText config{config_json, config_path.string()};
+  return build(read_tokenizer_file(tokenizer, &config));
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
-  auto impl = std::make_unique<Impl>(read_tokenizer_file({json, name}, nullptr));
-  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
+  return build(read_tokenizer_file({json, name}, nullptr));
 }
 
 std::size_t Tokenizer::size() const noexcept { return impl_->vocabulary.size(); }

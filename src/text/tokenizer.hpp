@@ -1,5 +1,4 @@
-// Byte-level BPE of a tokenizer.json: NFC, the file's own pre-tokenizer pattern, merges by rank, added
-// tokens.
+// Byte-level BPE of a tokenizer.json: NFC, the file's own pattern of pieces, merges by rank, added tokens.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +14,8 @@
 
 namespace lily::text {
 
+struct TokenizerFile;
+
 enum class ControlTokens { match, plain };
 
 // Thread-safe after construction.
@@ -22,6 +23,9 @@ class Tokenizer {
  public:
   // Throws Error(not_found | bad_input | unsupported) naming the file and the field.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& tokenizer_json);
+  // Reads tokenizer.json of a checkpoint folder and, where a tokenizer_config.json stands beside it, the
+  // added tokens that only the latter has.
+  static std::shared_ptr<const Tokenizer> load_checkpoint(const std::filesystem::path& checkpoint);
   static std::shared_ptr<const Tokenizer> parse(std::string_view json, const std::string& name);
 
   Tokenizer(const Tokenizer&) = delete;
@@ -48,6 +52,7 @@ class Tokenizer {
  private:
   struct Impl;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
+  static std::shared_ptr<const Tokenizer> build(TokenizerFile file);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -224,6 +224,7 @@ class Reader {
     } catch (const Error& error) {
       fail(config.name, error.what());
     }
+    if (!root.is_object()) fail(config.name, fmt::format("is {}, not an object", root.kind_name()));
     const Json* tokens = root.find("added_tokens_decoder");
     if (tokens == nullptr || tokens->is_null()) return;
     if (!tokens->is_object()) {

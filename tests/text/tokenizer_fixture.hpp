@@ -30,7 +30,8 @@ inline std::vector<Json> read_json_lines(const std::filesystem::path& path) {
   return values;
 }
 
-inline const std::filesystem::path kRealTokenizerFile = LILY_TEST_UNPACKED "/tokenizer/qwen3.6-tokenizer.json";
+inline const std::filesystem::path kRealTokenizerFile =
+    LILY_TEST_UNPACKED "/tokenizer/qwen3.6-tokenizer.json";
 inline const std::filesystem::path kTinyCheckpoint = LILY_TEST_DATA "/golden/tiny-q4";
 
 // The vocabulary of the real model's size.

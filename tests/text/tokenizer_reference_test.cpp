@@ -97,8 +97,11 @@ TEST(TokenizerReference, PlainTextNeverBecomesAControlToken) {
 }
 
 TEST(TokenizerReference, DecodeNamesAnIdWithoutToken) {
-  EXPECT_THAT([] { real_tokenizer().decode(std::vector<TokenId>{9419, 248077}); },
-              testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("248077")));
+  EXPECT_THAT(
+      [] {
+        real_tokenizer().decode(std::vector<TokenId>{9419, 248077});
+      },
+      testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("248077")));
   EXPECT_THROW(real_tokenizer().decode(std::vector<TokenId>{-1}), std::runtime_error);
 }
 
