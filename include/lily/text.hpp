@@ -31,7 +31,7 @@ struct RenderedPrompt {
 class TextProtocol {
  public:
   // Reads tokenizer.json (and chat_template.jinja, whose text must be the published one) of a checkpoint
-  // folder. Throws Error(bad_input | not_found) naming the file and what is wrong with it.
+  // folder. Throws Error(not_found | bad_input | unsupported) naming the file and what is wrong with it.
   static std::shared_ptr<const TextProtocol> open(const std::filesystem::path& checkpoint);
   // Reads a tokenizer.json alone; rendering works the same.
   static std::shared_ptr<const TextProtocol> open_tokenizer(const std::filesystem::path& tokenizer_json);
