@@ -1,1 +1,105 @@
-// Being written.
+// The CPU backend's face: loads, owns the weights and hands sequences to the decoder and the prefiller.
+#include "backend/cpu/cpu_backend.hpp"
+
+#include <fmt/format.h>
+
+#include "backend/cpu/forward.hpp"
+#include "backend/cpu/limits.hpp"
+#include "backend/cpu/select.hpp"
+#include "lily/error.hpp"
+
+namespace lily::cpu {
+
+namespace {
+
+class CpuBackend final : public backend::Backend {
+ public:
+  CpuBackend(std::shared_ptr<const checkpoint::Checkpoint> checkpoint, const CpuOptions& options)
+      : dims_(checkpoint->dimensions()),
+        kv_(options.kv),
+        kernels_(select_kernels(options.instruction_set)),
+        pool_(options.threads > 0 ? options.threads : available_cores()),
+        weights_(load_weights(*checkpoint, pool_, options.progress)),
+        decoder_(context(), options.activations != Activations::fast),
+        prefiller_(context(), options.activations == Activations::exact) {}
+
+  const model::Dimensions& dimensions() const noexcept override { return dims_; }
+
+  std::string description() const override {
+    return fmt::format("cpu ({}, {} thread{})", kernels_.name, pool_.size(), pool_.size() == 1 ? "" : "s");
+  }
+
+  std::unique_ptr<backend::Sequence> new_sequence(int capacity) override {
+    return std::make_unique<CpuSequence>(dims_, capacity, kv_);
+  }
+
+  std::uint64_t sequence_bytes(int capacity) const override {
+    return CpuSequence::bytes(dims_, capacity, kv_);
+  }
+  std::uint64_t weight_bytes() const override { return weights_.arena.size(); }
+
+  void prefill(backend::Sequence& sequence, std::span<const TokenId> tokens, std::span<float> logits,
+               const backend::PrefillControl& control) override {
+    prefiller_.run(check(sequence, tokens, logits), tokens, logits, control);
+  }
+
+  void decode(backend::Sequence& sequence, TokenId token, std::span<float> logits) override {
+    decoder_.step(check(sequence, {&token, 1}, logits), token, logits);
+  }
+
+  backend::DecodeTraffic decode_traffic(int position) const override {
+    backend::DecodeTraffic traffic;
+    traffic.weight_bytes = weights_.bytes_per_token;
+    const model::StateSizes sizes = model::state_sizes(dims_);
+    const double window_row = static_cast<double>(sizes.conv_window) / (dims_.conv_kernel - 1);
+    traffic.state_bytes = 4.0 * (2.0 * static_cast<double>(sizes.delta_net) +
+                                 static_cast<double>(sizes.conv_window) + window_row);
+    traffic.kv_bytes = static_cast<double>(CpuSequence::kv_bytes_per_token(dims_, kv_)) * (position + 1.0);
+    return traffic;
+  }
+
+  backend::MachineLimits measure_limits() override {
+    return cpu::measure_limits(kernels_, pool_, {weights_.arena.data(), weights_.arena.size()});
+  }
+
+ private:
+  Context context() { return {dims_, weights_, kernels_, pool_}; }
+
+  CpuSequence& check(backend::Sequence& sequence, std::span<const TokenId> tokens,
+                     std::span<float> logits) const {
+    for (const TokenId token : tokens) {
+      if (token < 0 || token >= dims_.vocabulary) {
+        throw Error(ErrorKind::bad_input,
+                    fmt::format("token id {} is outside the vocabulary of {}", token, dims_.vocabulary));
+      }
+    }
+    if (tokens.empty() || logits.size() != static_cast<std::size_t>(dims_.vocabulary)) {
+      throw Error(ErrorKind::internal, fmt::format("{} tokens and room for {} logits, need at least 1 and {}",
+                                                   tokens.size(), logits.size(), dims_.vocabulary));
+    }
+    const auto length =
+        static_cast<std::int64_t>(sequence.position()) + static_cast<std::int64_t>(tokens.size());
+    if (length > sequence.capacity()) {
+      throw Error(ErrorKind::too_long,
+                  fmt::format("{} tokens do not fit a sequence of {}", length, sequence.capacity()));
+    }
+    return dynamic_cast<CpuSequence&>(sequence);
+  }
+
+  model::Dimensions dims_;
+  KvFormat kv_;
+  const Kernels& kernels_;
+  ThreadPool pool_;
+  Weights weights_;
+  Decoder decoder_;
+  Prefiller prefiller_;
+};
+
+}  // namespace
+
+std::unique_ptr<backend::Backend> open_cpu_backend(std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
+                                                   const CpuOptions& options) {
+  return std::make_unique<CpuBackend>(std::move(checkpoint), options);
+}
+
+}  // namespace lily::cpu

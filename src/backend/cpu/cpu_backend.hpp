@@ -11,10 +11,10 @@
 namespace lily::cpu {
 
 struct CpuOptions {
-  int threads = 0;                      // 0: all cores
+  int threads = 0;  // 0: all cores
   Activations activations = Activations::automatic;
   KvFormat kv = KvFormat::f16;
-  std::string instruction_set;          // empty: the best this machine has; else a name, for tests
+  std::string instruction_set;  // empty: the best this machine has; else a name, for tests
   Progress progress;
 };
 

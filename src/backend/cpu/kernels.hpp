@@ -1,7 +1,7 @@
 // The contract of the CPU kernels: data layouts and one table of functions per instruction set.
 //
-// Everything works on lanes of 16: 16 matrix rows, 16 value rows of a DeltaNet head, 16 cached positions or 16
-// elements. On AVX-512 that is one register, on AVX2 two, on NEON four. The bodies are written once over a
+// Everything works on lanes of 16: 16 matrix rows, 16 value rows of a DeltaNet head, 16 cached positions or
+// 16 elements. On AVX-512 that is one register, on AVX2 two, on NEON four. The bodies are written once over a
 // small SIMD type (simd/*.hpp) and compiled once per instruction set.
 #pragma once
 
@@ -18,8 +18,8 @@ inline constexpr int kGroup = 64;  // columns that share a scale
 // Rows are cut into blocks of 16 (the last one padded with zero scales). A block is `groups` times
 //   planes x 8 chunks of 64 bytes | 16 scales bf16 | 16 biases bf16
 // Chunk c holds for row r the 32-bit word of columns 8c .. 8c+7: low nibbles are columns 8c + {0,2,4,6}, high
-// nibbles 8c + {1,3,5,7}, just as the checkpoint stores them. 8-bit codes are two planes of 4 bits, high plane
-// first, so that every instruction set multiplies them without overflow.
+// nibbles 8c + {1,3,5,7}, just as the checkpoint stores them. 8-bit codes are two planes of 4 bits, high
+// plane first, so that every instruction set multiplies them without overflow.
 struct PackedMatrix {
   const std::byte* data = nullptr;
   int rows = 0;
@@ -42,13 +42,13 @@ struct ActivationRow {
   float* sums = nullptr;       // [groups]
 };
 
-// K and V of one layer and one KV head. Keys of 16 positions are interleaved by dimension so that scores of 16
-// positions come out as lanes: keys [position / 16][dim][16]; values [position][dim].
-// 8 bit: code * scale, one scale per position and group of 64 dims: key_scales [position / 16][dim / 64][16],
-// value_scales [position][dim / 64].
+// K and V of one layer and one KV head. Keys of 16 positions are interleaved by dimension so that scores of
+// 16 positions come out as lanes: keys [position / 16][dim][16]; values [position][dim]. 8 bit: code * scale,
+// one scale per position and group of 64 dims: key_scales [position / 16][dim / 64][16], value_scales
+// [position][dim / 64].
 struct KvView {
   bool int8 = false;
-  void* keys = nullptr;      // uint16_t (f16) or int8_t
+  void* keys = nullptr;  // uint16_t (f16) or int8_t
   void* values = nullptr;
   float* key_scales = nullptr;
   float* value_scales = nullptr;
@@ -56,7 +56,7 @@ struct KvView {
 
 // One DeltaNet head over a run of tokens. Strides are in floats between tokens.
 struct DeltaNetRun {
-  float* state = nullptr;        // [value_dim / 16][key_dim][16]
+  float* state = nullptr;          // [value_dim / 16][key_dim][16]
   const float* queries = nullptr;  // [tokens][key_dim], normalized and scaled
   const float* keys = nullptr;     // [tokens][key_dim], normalized
   const float* values = nullptr;   // [tokens][value_dim]
@@ -106,8 +106,8 @@ struct Kernels {
   // y += a * x.
   void (*add_scaled)(float a, const float* x, int n, float* y) = nullptr;
   // out = silu(sum of taps): out[c] = silu(sum_m weights[m][c] * rows[m][c]), m = 0 .. taps-1 oldest first.
-  void (*convolve)(const float* const* rows, const float* weights, int taps, int channels, float* out) =
-      nullptr;
+  void (*convolve)(const float* const* rows, const float* weights, int taps, int channels,
+                   float* out) = nullptr;
 
   // The recurrence of docs/model.md "Gated DeltaNet" for 16 value rows, `block` of value_dim / 16.
   void (*delta_net)(const DeltaNetRun& run, int block) = nullptr;

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kWordsPerGroup = 8;  // of eight 4-bit codes
 
-// Spreads the four nibbles of `bytes` selected by `shift` (0 low, 4 high) of two 8-bit words (columns 8c..8c+3
-// and 8c+4..8c+7) into one 4-bit word of columns 8c .. 8c+7.
+// Spreads the four nibbles of `bytes` selected by `shift` (0 low, 4 high) of two 8-bit words (columns
+// 8c..8c+3 and 8c+4..8c+7) into one 4-bit word of columns 8c .. 8c+7.
 std::uint32_t gather_nibbles(std::uint32_t first, std::uint32_t second, int shift) {
   std::uint32_t word = 0;
   for (int i = 0; i < 4; ++i) {
@@ -33,7 +33,8 @@ void pack_block(std::span<const AffineRow> rows, int groups, int bits, int group
                 std::byte* out) {
   const std::size_t group_bytes = static_cast<std::size_t>(planes) * 512 + 64;
   const int groups_per_scale = group_size / kGroup;
-  if (static_cast<int>(rows.size()) < kLanes) std::memset(out, 0, group_bytes * static_cast<std::size_t>(groups));
+  if (static_cast<int>(rows.size()) < kLanes)
+    std::memset(out, 0, group_bytes * static_cast<std::size_t>(groups));
   for (int g = 0; g < groups; ++g) {
     auto* words = reinterpret_cast<std::uint32_t*>(out + static_cast<std::size_t>(g) * group_bytes);
     auto* affine = reinterpret_cast<std::uint16_t*>(words + static_cast<std::ptrdiff_t>(planes) * 128);

@@ -30,7 +30,8 @@ void store_kv(const KvView& kv, int head_dim, int position, const float* key, co
       Simd::store_half(values + value_base + d, Simd::load(value + d));
       std::uint16_t halves[kLanes];
       Simd::store_half(halves, Simd::load(key + d));
-      for (int i = 0; i < kLanes; ++i) keys[key_base + static_cast<std::ptrdiff_t>(d + i) * kLanes] = halves[i];
+      for (int i = 0; i < kLanes; ++i)
+        keys[key_base + static_cast<std::ptrdiff_t>(d + i) * kLanes] = halves[i];
     }
     return;
   }
@@ -48,7 +49,8 @@ void store_kv(const KvView& kv, int head_dim, int position, const float* key, co
       Simd::store_int8(values + value_base + d, Simd::round(Simd::mul(Simd::load(value + d), value_inverse)));
       std::int8_t codes[kLanes];
       Simd::store_int8(codes, Simd::round(Simd::mul(Simd::load(key + d), key_inverse)));
-      for (int i = 0; i < kLanes; ++i) keys[key_base + static_cast<std::ptrdiff_t>(d + i) * kLanes] = codes[i];
+      for (int i = 0; i < kLanes; ++i)
+        keys[key_base + static_cast<std::ptrdiff_t>(d + i) * kLanes] = codes[i];
     }
   }
 }
@@ -88,12 +90,14 @@ LILY_INLINE void weighted_values(const Element* values, int head_dim, int positi
                                  std::ptrdiff_t weight_stride, const float* corrections, float* out) {
   F sum[kHeads];
   for (int h = 0; h < kHeads; ++h) {
-    sum[h] = Simd::mul(Simd::set1(corrections[h]), Simd::load(out + static_cast<std::ptrdiff_t>(h) * head_dim));
+    sum[h] =
+        Simd::mul(Simd::set1(corrections[h]), Simd::load(out + static_cast<std::ptrdiff_t>(h) * head_dim));
   }
   for (int s = 0; s < positions; ++s) {
     const F v = load_element(values + static_cast<std::ptrdiff_t>(s) * head_dim);
 #pragma GCC unroll 8
-    for (int h = 0; h < kHeads; ++h) sum[h] = Simd::fma(Simd::set1(weights[h * weight_stride + s]), v, sum[h]);
+    for (int h = 0; h < kHeads; ++h)
+      sum[h] = Simd::fma(Simd::set1(weights[h * weight_stride + s]), v, sum[h]);
   }
   for (int h = 0; h < kHeads; ++h) Simd::store(out + static_cast<std::ptrdiff_t>(h) * head_dim, sum[h]);
 }
@@ -162,7 +166,8 @@ void attend_as(const KvView& kv, int head_dim, const float* queries, int heads, 
           static_cast<const Element*>(kv.values) + static_cast<std::ptrdiff_t>(begin) * head_dim + d;
       for_head_tiles(heads, [&]<int kHeads>(int h) {
         weighted_values<kHeads>(values, head_dim, count, weights + h * kAttentionBlock, kAttentionBlock,
-                                corrections + h, state.values + static_cast<std::ptrdiff_t>(h) * head_dim + d);
+                                corrections + h,
+                                state.values + static_cast<std::ptrdiff_t>(h) * head_dim + d);
       });
     }
   }

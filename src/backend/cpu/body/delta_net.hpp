@@ -30,7 +30,8 @@ void delta_net(const lily::cpu::DeltaNetRun& run, int block) {
   float* state = run.state + static_cast<std::ptrdiff_t>(block) * run.key_dim * kLanes;
   F dot = Simd::zero();
   for (int j = 0; j < run.key_dim; ++j) {
-    dot = Simd::fma(Simd::set1(run.keys[j]), Simd::load(state + static_cast<std::ptrdiff_t>(j) * kLanes), dot);
+    dot =
+        Simd::fma(Simd::set1(run.keys[j]), Simd::load(state + static_cast<std::ptrdiff_t>(j) * kLanes), dot);
   }
   for (int t = 0; t < run.tokens; ++t) {
     const float* key = run.keys + t * run.key_stride;

@@ -117,7 +117,8 @@ struct Simd {
   }
   LILY_INLINE Codes high_nibbles(Codes c) {
     const __m256i mask = _mm256_set1_epi8(15);
-    return {_mm256_and_si256(_mm256_srli_epi16(c.a, 4), mask), _mm256_and_si256(_mm256_srli_epi16(c.b, 4), mask)};
+    return {_mm256_and_si256(_mm256_srli_epi16(c.a, 4), mask),
+            _mm256_and_si256(_mm256_srli_epi16(c.b, 4), mask)};
   }
   LILY_INLINE Quad load_quad(const std::int8_t* p) {
     std::int32_t four;

@@ -11,14 +11,14 @@ namespace {
 #define LILY_INLINE static inline __attribute__((always_inline))
 
 struct Simd {
-  using F = __m512;      // 16 floats
-  using I = __m512i;     // 16 int32
-  using Codes = __m512i; // 16 rows x 4 codes, bytes
-  using Quad = __m512i;  // 4 activation codes, repeated for each row
-  using Dots = __m512i;  // sums of products within a group
+  using F = __m512;       // 16 floats
+  using I = __m512i;      // 16 int32
+  using Codes = __m512i;  // 16 rows x 4 codes, bytes
+  using Quad = __m512i;   // 4 activation codes, repeated for each row
+  using Dots = __m512i;   // sums of products within a group
   static constexpr bool kDotsNeedWidening = false;
-  // Register tiles: blocks of 16 rows x tokens, for one and for two activation terms. 2 x 6: 12 integer and 12
-  // float accumulators, 2 code registers and a broadcast fit the 32 registers.
+  // Register tiles: blocks of 16 rows x tokens, for one and for two activation terms. 2 x 6: 12 integer and
+  // 12 float accumulators, 2 code registers and a broadcast fit the 32 registers.
   static constexpr int kChunkUnroll = 8;
   static constexpr int kTileBlocks = 2, kTileTokensFast = 6, kTileTokensExact = 3;
 

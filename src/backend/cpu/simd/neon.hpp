@@ -11,7 +11,8 @@ namespace {
 #define LILY_INLINE static inline __attribute__((always_inline))
 
 // Applies an operation to the four registers.
-#define LILY_FOUR(op) {op(0), op(1), op(2), op(3)}
+#define LILY_FOUR(op) \
+  { op(0), op(1), op(2), op(3) }
 
 struct Simd {
   struct F {
@@ -129,7 +130,9 @@ struct Simd {
   LILY_INLINE F bits_to_float(I a) { return {LILY_FOUR(LILY_OP)}; }
 #undef LILY_OP
 
-  LILY_INLINE const std::uint8_t* bytes_of(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
+  LILY_INLINE const std::uint8_t* bytes_of(const std::byte* p) {
+    return reinterpret_cast<const std::uint8_t*>(p);
+  }
 #define LILY_OP(i) vld1q_u8(bytes_of(p) + 16 * i)
   LILY_INLINE Codes load_codes(const std::byte* p) { return {LILY_FOUR(LILY_OP)}; }
 #undef LILY_OP

@@ -1,0 +1,38 @@
+// Memory for quantized activation rows.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "backend/cpu/kernels.hpp"
+#include "base/huge_buffer.hpp"
+
+namespace lily::cpu {
+
+// `rows` rows of up to `columns` values (a multiple of 64), all exact or all fast.
+class ActivationRows {
+ public:
+  ActivationRows() = default;
+  ActivationRows(int rows, int columns, bool exact) : rows_(static_cast<std::size_t>(rows)) {
+    const std::size_t codes = static_cast<std::size_t>(columns);
+    const std::size_t floats = (2 * codes / kGroup * sizeof(float) + 63) / 64 * 64;
+    const std::size_t row_bytes = (exact ? 2 : 1) * codes + floats;
+    memory_ = HugeBuffer(row_bytes * rows_.size(), "activations");
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      std::byte* p = memory_.data() + i * row_bytes;
+      rows_[i].high = reinterpret_cast<std::int8_t*>(p);
+      rows_[i].low = exact ? rows_[i].high + codes : nullptr;
+      rows_[i].scales = reinterpret_cast<float*>(p + (exact ? 2 : 1) * codes);
+      rows_[i].sums = rows_[i].scales + codes / kGroup;
+    }
+  }
+
+  const ActivationRow& operator[](int row) const { return rows_[static_cast<std::size_t>(row)]; }
+  const ActivationRow* data() const { return rows_.data(); }
+
+ private:
+  HugeBuffer memory_;
+  std::vector<ActivationRow> rows_;
+};
+
+}  // namespace lily::cpu

@@ -1,0 +1,237 @@
+// Decode: one token through all layers. Every step waits for memory, so each loop streams weights once and
+// activations may keep two terms: the second product is free.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/forward.hpp"
+#include "backend/cpu/rope.hpp"
+
+namespace lily::cpu {
+
+namespace {
+
+// Positions whose attention one thread computes at once; partial results are merged in order, so the split
+// (and the rounding) does not depend on the number of threads.
+constexpr int kSplit = 1024;
+
+}  // namespace
+
+Decoder::Decoder(const Context& context, bool exact) : context_(context), sizes_(scratch_sizes(context)) {
+  const model::Dimensions& dims = context.dims;
+  const auto floats = [](int count) { return FloatBuffer(static_cast<std::size_t>(count)); };
+  hidden_ = floats(dims.hidden_size);
+  normed_ = floats(dims.hidden_size);
+  mixed_ = floats(sizes_.mixer_rows);
+  inner_ = floats(sizes_.inner_columns);
+  output_ = floats(dims.hidden_size);
+  router_ = floats(sizes_.router_rows);
+  const int active = dims.experts_per_token + 1;
+  expert_ = floats(active * sizes_.expert_rows);
+  expert_out_ = floats(active * dims.hidden_size);
+  logits_ = floats(padded_rows(context.weights.head));
+  convolved_ = floats(dims.conv_channels());
+  gates_ = floats(2 * dims.value_heads);
+  queries_ = floats(dims.attention_rows());
+  cosines_ = floats(dims.rotary_dim / 2);
+  sines_ = floats(dims.rotary_dim / 2);
+  const int splits = (dims.max_positions + kSplit - 1) / kSplit;
+  attention_ = floats(splits * (dims.attention_rows() + 2 * dims.attention_heads));
+  input_row_ = ActivationRows(1, dims.hidden_size, exact);
+  inner_row_ = ActivationRows(1, sizes_.inner_columns, exact);
+  expert_rows_ = ActivationRows(active, sizes_.expert_columns, exact);
+  routes_.resize(static_cast<std::size_t>(active));
+  window_rows_.resize(static_cast<std::size_t>(dims.conv_kernel));
+}
+
+void Decoder::multiply(const PackedMatrix& matrix, const ActivationRow& row, float* out) {
+  context_.pool.parallel_for(
+      matrix.blocks(), block_grain(matrix), [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+        context_.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end), &row, 1, out, 0);
+      });
+}
+
+void Decoder::normalize_and_quantize(const std::vector<float>& factor, const ActivationRow& row) {
+  const int hidden = context_.dims.hidden_size;
+  context_.kernels.rms_norm(hidden_.data(), factor.data(), static_cast<float>(context_.dims.rms_norm_eps),
+                            hidden, normed_.data());
+  context_.kernels.quantize(normed_.data(), hidden, row);
+}
+
+void Decoder::step(CpuSequence& sequence, TokenId token, std::span<float> logits) {
+  const model::Dimensions& dims = context_.dims;
+  const Weights& weights = context_.weights;
+  weights.embedding.decode(token, {hidden_.data(), static_cast<std::size_t>(dims.hidden_size)});
+  rope_angles(sequence.position(), dims.rotary_dim, dims.rope_theta, cosines_.data(), sines_.data());
+
+  int delta_layer = 0, attention_layer = 0;
+  for (int i = 0; i < dims.layer_count(); ++i) {
+    const LayerWeights& layer = weights.layers[static_cast<std::size_t>(i)];
+    normalize_and_quantize(layer.input_norm, input_row_[0]);
+    multiply(layer.mixer_in, input_row_[0], mixed_.data());
+    if (layer.kind == model::LayerKind::delta_net) {
+      delta_net(layer, sequence, delta_layer++);
+    } else {
+      attention(layer, sequence, attention_layer++);
+    }
+    context_.kernels.quantize(inner_.data(), layer.mixer_out.groups * kGroup, inner_row_[0]);
+    multiply(layer.mixer_out, inner_row_[0], output_.data());
+    context_.kernels.add_scaled(1, output_.data(), dims.hidden_size, hidden_.data());
+    experts(layer, i);
+  }
+
+  normalize_and_quantize(weights.final_norm, input_row_[0]);
+  multiply(weights.head, input_row_[0], logits_.data());
+  std::memcpy(logits.data(), logits_.data(), logits.size_bytes());
+  sequence.advance(1);
+}
+
+void Decoder::delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer) {
+  const model::Dimensions& dims = context_.dims;
+  const Kernels& kernels = context_.kernels;
+  const int position = sequence.position(), taps = dims.conv_kernel, channels = dims.conv_channels();
+  float* alpha = gates_.data();
+  float* beta = alpha + dims.value_heads;
+  delta_net_gates(layer, dims, mixed_.data(), alpha, beta);
+
+  for (int m = 0; m + 1 < taps; ++m) {
+    window_rows_[static_cast<std::size_t>(m)] = sequence.window_row(delta_layer, position - taps + 1 + m);
+  }
+  window_rows_.back() = mixed_.data();
+  kernels.convolve(window_rows_.data(), layer.convolution.data(), taps, channels, convolved_.data());
+  std::memcpy(sequence.window_row(delta_layer, position), mixed_.data(),
+              static_cast<std::size_t>(channels) * sizeof(float));
+
+  float* queries = convolved_.data();
+  float* keys = queries + dims.key_rows();
+  const float* values = keys + dims.key_rows();
+  const auto eps = static_cast<float>(dims.rms_norm_eps);
+  const float scale = 1 / std::sqrt(static_cast<float>(dims.key_dim));
+  for (int h = 0; h < dims.key_heads; ++h) {
+    kernels.l2_normalize(queries + static_cast<std::ptrdiff_t>(h) * dims.key_dim, eps, scale, dims.key_dim);
+    kernels.l2_normalize(keys + static_cast<std::ptrdiff_t>(h) * dims.key_dim, eps, 1, dims.key_dim);
+  }
+
+  context_.pool.parallel_for(dims.value_heads, 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int h = static_cast<int>(begin); h < static_cast<int>(end); ++h) {
+      const std::ptrdiff_t key_at = static_cast<std::ptrdiff_t>(h / dims.values_per_key()) * dims.key_dim;
+      const std::ptrdiff_t value_at = static_cast<std::ptrdiff_t>(h) * dims.value_dim;
+      DeltaNetRun run;
+      run.state = sequence.delta_state(delta_layer, h);
+      run.queries = queries + key_at;
+      run.keys = keys + key_at;
+      run.values = values + value_at;
+      run.alpha = alpha + h;
+      run.beta = beta + h;
+      run.out = inner_.at(static_cast<std::size_t>(value_at));
+      run.tokens = 1;
+      run.key_dim = dims.key_dim;
+      run.value_dim = dims.value_dim;
+      for (int block = 0; block < dims.value_dim / kLanes; ++block) kernels.delta_net(run, block);
+      kernels.gated_rms_norm(run.out, layer.head_norm.data(),
+                             mixed_.at(static_cast<std::size_t>(layer.z_row + value_at)), eps, dims.value_dim,
+                             run.out);
+    }
+  });
+}
+
+void Decoder::attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer) {
+  const model::Dimensions& dims = context_.dims;
+  prepare_attention(context_, layer, sequence, attention_layer, sequence.position(), cosines_.data(),
+                    sines_.data(), mixed_.data(), queries_.data());
+  const int length = sequence.position() + 1;
+  const int splits = (length + kSplit - 1) / kSplit;
+  const int heads = dims.attention_heads, group = dims.queries_per_kv(), dim = dims.head_dim;
+  // Per split: values [heads][dim], maxima [heads], sums [heads].
+  const std::size_t split_floats = static_cast<std::size_t>(dims.attention_rows() + 2 * heads);
+  const auto state_of = [&](int split, int head) {
+    float* base = attention_.at(static_cast<std::size_t>(split) * split_floats);
+    AttentionState state;
+    state.values = base + static_cast<std::ptrdiff_t>(head) * dim;
+    state.maximum = base + dims.attention_rows() + head;
+    state.sum = state.maximum + heads;
+    return state;
+  };
+
+  context_.pool.parallel_for(
+      static_cast<std::int64_t>(splits) * dims.kv_heads, 1,
+      [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+        for (std::int64_t unit = first; unit < last; ++unit) {
+          const int split = static_cast<int>(unit) / dims.kv_heads,
+                    kv_head = static_cast<int>(unit) % dims.kv_heads;
+          const AttentionState state = state_of(split, kv_head * group);
+          std::fill_n(state.values, static_cast<std::ptrdiff_t>(group) * dim, 0.0F);
+          std::fill_n(state.maximum, group, -INFINITY);
+          std::fill_n(state.sum, group, 0.0F);
+          const int end = std::min(length, (split + 1) * kSplit);
+          for (int begin = split * kSplit; begin < end; begin += kAttentionBlock) {
+            context_.kernels.attend(
+                sequence.kv(attention_layer, kv_head), dim,
+                queries_.at(static_cast<std::size_t>(kv_head * group) * static_cast<std::size_t>(dim)), group,
+                begin, std::min(begin + kAttentionBlock, end), state);
+          }
+        }
+      });
+
+  for (int h = 0; h < heads; ++h) {
+    const AttentionState total = state_of(0, h);
+    for (int split = 1; split < splits; ++split) {
+      const AttentionState part = state_of(split, h);
+      const float maximum = std::max(*total.maximum, *part.maximum);
+      const float keep = std::exp(*total.maximum - maximum), add = std::exp(*part.maximum - maximum);
+      for (int d = 0; d < dim; ++d) total.values[d] = total.values[d] * keep + part.values[d] * add;
+      *total.sum = *total.sum * keep + *part.sum * add;
+      *total.maximum = maximum;
+    }
+  }
+  const AttentionState total = state_of(0, 0);
+  finish_attention(context_, mixed_.data(), total.sum, total.values);
+  std::memcpy(inner_.data(), total.values, static_cast<std::size_t>(dims.attention_rows()) * sizeof(float));
+}
+
+void Decoder::experts(const LayerWeights& layer, int layer_index) {
+  const model::Dimensions& dims = context_.dims;
+  const Kernels& kernels = context_.kernels;
+  const int active = dims.experts_per_token + 1, hidden = dims.hidden_size;
+  normalize_and_quantize(layer.post_attention_norm, input_row_[0]);
+  multiply(layer.router, input_row_[0], router_.data());
+  select_experts(router_.data(), dims.experts, dims.experts_per_token, layer_index, routes_.data());
+  routes_.back() = {dims.experts, 1 / (1 + std::exp(-router_.data()[layer.shared_gate_row]))};
+
+  // The selected experts' blocks are one range of work, so that threads end together.
+  const auto for_all_blocks = [&](const std::vector<PackedMatrix>& matrices, const auto& row_of, float* out,
+                                  int stride) {
+    const int blocks = matrices.front().blocks(), shared_blocks = matrices.back().blocks();
+    const std::int64_t total = static_cast<std::int64_t>(active - 1) * blocks + shared_blocks;
+    context_.pool.parallel_for(
+        total, block_grain(matrices.front()), [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+          while (begin < end) {
+            const int slot = std::min(static_cast<int>(begin / blocks), active - 1);
+            const std::int64_t base = static_cast<std::int64_t>(slot) * blocks;
+            const std::int64_t limit = slot == active - 1 ? total : base + blocks;
+            const std::int64_t stop = std::min(end, limit);
+            kernels.matmul(matrices[static_cast<std::size_t>(routes_[static_cast<std::size_t>(slot)].expert)],
+                           static_cast<int>(begin - base), static_cast<int>(stop - base), row_of(slot), 1,
+                           out + static_cast<std::ptrdiff_t>(slot) * stride, 0);
+            begin = stop;
+          }
+        });
+  };
+  for_all_blocks(
+      layer.gate_up, [&](int /*slot*/) { return &input_row_[0]; }, expert_.data(), sizes_.expert_rows);
+  for (int slot = 0; slot < active; ++slot) {
+    const int size = slot + 1 < active ? dims.expert_size : dims.shared_expert_size;
+    float* gate = expert_.at(static_cast<std::size_t>(slot) * static_cast<std::size_t>(sizes_.expert_rows));
+    kernels.silu_multiply(gate, gate + size, size, gate);
+    kernels.quantize(gate, size, expert_rows_[slot]);
+  }
+  for_all_blocks(
+      layer.down, [&](int slot) { return &expert_rows_[slot]; }, expert_out_.data(), hidden);
+  for (int slot = 0; slot < active; ++slot) {
+    kernels.add_scaled(routes_[static_cast<std::size_t>(slot)].weight,
+                       expert_out_.at(static_cast<std::size_t>(slot) * static_cast<std::size_t>(hidden)),
+                       hidden, hidden_.data());
+  }
+}
+
+}  // namespace lily::cpu

@@ -1,0 +1,71 @@
+// The parts of a layer that are the same for one token and for many.
+#include "backend/cpu/forward.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/rope.hpp"
+
+namespace lily::cpu {
+
+ScratchSizes scratch_sizes(const Context& context) {
+  ScratchSizes sizes;
+  for (const LayerWeights& layer : context.weights.layers) {
+    sizes.mixer_rows = std::max(sizes.mixer_rows, padded_rows(layer.mixer_in));
+    sizes.router_rows = std::max(sizes.router_rows, padded_rows(layer.router));
+    sizes.inner_columns = std::max(sizes.inner_columns, layer.mixer_out.groups * kGroup);
+    for (const PackedMatrix* matrix : {&layer.gate_up.front(), &layer.gate_up.back()}) {
+      sizes.expert_rows = std::max(sizes.expert_rows, padded_rows(*matrix));
+    }
+    for (const PackedMatrix* matrix : {&layer.down.front(), &layer.down.back()}) {
+      sizes.expert_columns = std::max(sizes.expert_columns, matrix->groups * kGroup);
+    }
+  }
+  return sizes;
+}
+
+void delta_net_gates(const LayerWeights& layer, const model::Dimensions& dims, const float* mixed,
+                     float* alpha, float* beta) {
+  for (int h = 0; h < dims.value_heads; ++h) {
+    const float a = mixed[layer.a_row + h] + layer.dt_bias[static_cast<std::size_t>(h)];
+    const float softplus = a > 20 ? a : std::log1p(std::exp(a));
+    alpha[h] = std::exp(layer.decay[static_cast<std::size_t>(h)] * softplus);
+    beta[h] = 1 / (1 + std::exp(-mixed[layer.b_row + h]));
+  }
+}
+
+void prepare_attention(const Context& context, const LayerWeights& layer, const CpuSequence& sequence,
+                       int attention_layer, int position, const float* cosines, const float* sines,
+                       float* mixed, float* queries) {
+  const model::Dimensions& dims = context.dims;
+  const Kernels& kernels = context.kernels;
+  const auto eps = static_cast<float>(dims.rms_norm_eps);
+  const float scale = 1 / std::sqrt(static_cast<float>(dims.head_dim));
+  for (int h = 0; h < dims.attention_heads; ++h) {
+    float* query = queries + static_cast<std::ptrdiff_t>(h) * dims.head_dim;
+    kernels.rms_norm(mixed + static_cast<std::ptrdiff_t>(h) * 2 * dims.head_dim, layer.q_norm.data(), eps,
+                     dims.head_dim, query);
+    apply_rope(cosines, sines, dims.rotary_dim, query);
+    for (int d = 0; d < dims.head_dim; ++d) query[d] *= scale;
+  }
+  for (int h = 0; h < dims.kv_heads; ++h) {
+    float* key = mixed + layer.k_row + static_cast<std::ptrdiff_t>(h) * dims.head_dim;
+    kernels.rms_norm(key, layer.k_norm.data(), eps, dims.head_dim, key);
+    apply_rope(cosines, sines, dims.rotary_dim, key);
+    const float* value = mixed + layer.v_row + static_cast<std::ptrdiff_t>(h) * dims.head_dim;
+    kernels.store_kv(sequence.kv(attention_layer, h), dims.head_dim, position, key, value);
+  }
+}
+
+void finish_attention(const Context& context, const float* mixed, const float* sums, float* values) {
+  const int head_dim = context.dims.head_dim;
+  for (int h = 0; h < context.dims.attention_heads; ++h) {
+    float* value = values + static_cast<std::ptrdiff_t>(h) * head_dim;
+    const float inverse = 1 / sums[h];
+    for (int d = 0; d < head_dim; ++d) value[d] *= inverse;
+    const float* gate = mixed + static_cast<std::ptrdiff_t>(2 * h + 1) * head_dim;
+    context.kernels.sigmoid_multiply(gate, head_dim, value);
+  }
+}
+
+}  // namespace lily::cpu

@@ -1,0 +1,143 @@
+// The two ways through the model: many tokens at once (prefill) and one after another (decode).
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "backend/cpu/activations.hpp"
+#include "backend/cpu/kernels.hpp"
+#include "backend/cpu/routing.hpp"
+#include "backend/cpu/sequence.hpp"
+#include "backend/cpu/weights.hpp"
+#include "base/thread_pool.hpp"
+
+namespace lily::cpu {
+
+// What both paths work with; borrowed.
+struct Context {
+  const model::Dimensions& dims;
+  const Weights& weights;
+  const Kernels& kernels;
+  ThreadPool& pool;
+};
+
+// Floats, zeroed, in huge pages when large.
+class FloatBuffer {
+ public:
+  FloatBuffer() = default;
+  explicit FloatBuffer(std::size_t count) : memory_(count * sizeof(float), "scratch") {}
+  float* data() const { return memory_.as<float>(); }
+  float* at(std::size_t index) const { return data() + index; }
+  float* row(int index, int stride) const { return data() + static_cast<std::ptrdiff_t>(index) * stride; }
+
+ private:
+  HugeBuffer memory_;
+};
+
+// Matrix rows padded to whole blocks: outputs of matmul need this room.
+inline int padded_rows(const PackedMatrix& matrix) { return matrix.blocks() * kLanes; }
+
+// Blocks that a thread takes at once: about 96 KiB of codes, some 5 us of reading, so that the counter costs
+// nothing and the threads still finish together.
+inline std::int64_t block_grain(const PackedMatrix& matrix) {
+  const auto blocks = static_cast<std::int64_t>((std::size_t{96} << 10) / matrix.block_bytes());
+  return blocks < 1 ? 1 : blocks;
+}
+
+// Widest mixer_in, router and so on, over all layers: what scratch must hold.
+struct ScratchSizes {
+  int mixer_rows = 0, router_rows = 0, expert_rows = 0, inner_columns = 0, expert_columns = 0;
+};
+ScratchSizes scratch_sizes(const Context& context);
+
+// Gates of one token from mixer_in's output: alpha = exp(decay * softplus(a + dt_bias)), beta = sigmoid(b).
+void delta_net_gates(const LayerWeights& layer, const model::Dimensions& dims, const float* mixed,
+                     float* alpha, float* beta);
+// Query and key norm, rope, query scale, and the KV cache row of one token. `mixed` is mixer_in's output;
+// queries [heads][head_dim] come out apart from the gates.
+void prepare_attention(const Context& context, const LayerWeights& layer, const CpuSequence& sequence,
+                       int attention_layer, int position, const float* cosines, const float* sines,
+                       float* mixed, float* queries);
+// Divides the weighted sums by the sums of weights and multiplies with sigmoid(gate): [heads][head_dim].
+void finish_attention(const Context& context, const float* mixed, const float* sums, float* values);
+
+class Decoder {
+ public:
+  Decoder(const Context& context, bool exact);
+  // Appends one token; logits [vocabulary] of it.
+  void step(CpuSequence& sequence, TokenId token, std::span<float> logits);
+
+ private:
+  void multiply(const PackedMatrix& matrix, const ActivationRow& row, float* out);
+  void normalize_and_quantize(const std::vector<float>& factor, const ActivationRow& row);
+  void delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer);
+  void attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer);
+  void experts(const LayerWeights& layer, int layer_index);
+
+  Context context_;
+  ScratchSizes sizes_;
+  FloatBuffer hidden_, normed_, mixed_, inner_, output_, router_, expert_, expert_out_, logits_;
+  FloatBuffer convolved_, gates_, queries_, attention_, cosines_, sines_;
+  ActivationRows input_row_, inner_row_, expert_rows_;
+  std::vector<Route> routes_;
+  std::vector<const float*> window_rows_;  // [taps], oldest first
+};
+
+class Prefiller {
+ public:
+  // Tokens that pass through the layers together. 512 give an expert 16 tokens on average, and all weights
+  // are read once per chunk.
+  static constexpr int kChunk = 512;
+
+  // Tokens of one expert that a thread takes at once: enough to reuse its codes, few enough to share out the
+  // shared expert, which has all tokens.
+  static constexpr int kExpertTokens = 64;
+
+  Prefiller(const Context& context, bool exact);
+  // Appends all tokens, chunk by chunk; logits of the last one.
+  void run(CpuSequence& sequence, std::span<const TokenId> tokens, std::span<float> logits,
+           const backend::PrefillControl& control);
+
+ private:
+  struct ExpertTask {
+    int expert = 0;
+    int first = 0;  // slot
+    int count = 0;
+  };
+
+  void chunk(CpuSequence& sequence, std::span<const TokenId> tokens, const backend::PrefillControl& control,
+             const std::function<void(int layer)>& after_layer);
+  void multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, float* out, int stride);
+  void normalize_and_quantize(const std::vector<float>& factor, int tokens, bool for_router);
+  void delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int tokens);
+  void attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer, int tokens);
+  void attend_group(const CpuSequence& sequence, int attention_layer, int kv_head, int first, int count);
+  void experts(const LayerWeights& layer, int layer_index, int tokens);
+  void route_tokens(int layer_index, int tokens);
+  void run_expert(const LayerWeights& layer, const ExpertTask& task, int thread);
+  void add_mixer_output(const LayerWeights& layer, int tokens);
+  void head(int token, std::span<float> logits);
+
+  Context context_;
+  ScratchSizes sizes_;
+  FloatBuffer hidden_, mixed_, convolved_, inner_, output_, router_, slots_, gates_, queries_,
+      attention_sums_;
+  FloatBuffer angles_, logits_;
+  ActivationRows input_rows_, router_rows_, inner_rows_, head_row_;
+  std::vector<Route> routes_;  // [tokens][experts_per_token]
+  std::vector<int> slot_of_;   // [tokens][experts_per_token + 1]; the shared expert last
+  std::vector<int> token_of_slot_;
+  std::vector<int> next_slot_;  // [experts]
+  std::vector<ExpertTask> tasks_;
+  struct ThreadScratch {
+    FloatBuffer normed, gate_up;
+    ActivationRows rows;
+    std::vector<ActivationRow> gathered;
+    std::vector<const float*> window;  // [taps]
+  };
+  std::vector<ThreadScratch> threads_;
+};
+
+}  // namespace lily::cpu

@@ -1,0 +1,302 @@
+// Prefill: chunks of tokens through all layers, matrix by matrix. The mixture of experts is in
+// prefill_experts.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/forward.hpp"
+#include "backend/cpu/rope.hpp"
+#include "lily/error.hpp"
+
+namespace lily::cpu {
+
+namespace {
+
+// Tokens whose attention is computed together: a block of K and V (256 positions, 256 KiB in f16) stays in
+// the second-level cache while they pass.
+constexpr int kTokenGroup = 16;
+constexpr int kTokenGrain = 8;  // tokens that a thread takes at once in elementwise loops
+
+}  // namespace
+
+Prefiller::Prefiller(const Context& context, bool exact) : context_(context), sizes_(scratch_sizes(context)) {
+  const model::Dimensions& dims = context.dims;
+  const auto rows = [](std::size_t count, int columns) {
+    return FloatBuffer(count * static_cast<std::size_t>(columns));
+  };
+  hidden_ = rows(kChunk, dims.hidden_size);
+  mixed_ = rows(kChunk, sizes_.mixer_rows);
+  convolved_ = rows(kChunk, dims.conv_channels());
+  inner_ = rows(kChunk, sizes_.inner_columns);
+  output_ = rows(kChunk, dims.hidden_size);
+  router_ = rows(kChunk, sizes_.router_rows);
+  gates_ = rows(kChunk, 2 * dims.value_heads);
+  queries_ = rows(kChunk, dims.attention_rows());
+  attention_sums_ = rows(kChunk, 2 * dims.attention_heads);
+  angles_ = rows(kChunk, dims.rotary_dim);
+  logits_ = rows(1, padded_rows(context.weights.head));
+  const int active = dims.experts_per_token + 1;
+  slots_ = rows(static_cast<std::size_t>(kChunk) * static_cast<std::size_t>(active), dims.hidden_size);
+  input_rows_ = ActivationRows(kChunk, dims.hidden_size, exact);
+  // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications.
+  router_rows_ = ActivationRows(kChunk, dims.hidden_size, true);
+  inner_rows_ = ActivationRows(kChunk, sizes_.inner_columns, exact);
+  head_row_ = ActivationRows(1, dims.hidden_size, true);
+  routes_.resize(static_cast<std::size_t>(kChunk * dims.experts_per_token));
+  slot_of_.resize(static_cast<std::size_t>(kChunk * active));
+  token_of_slot_.resize(slot_of_.size());
+  threads_.resize(static_cast<std::size_t>(context.pool.size()));
+  for (ThreadScratch& scratch : threads_) {
+    scratch.normed = rows(1, dims.hidden_size);
+    scratch.gate_up = rows(kExpertTokens, sizes_.expert_rows);
+    scratch.rows = ActivationRows(kExpertTokens, sizes_.expert_columns, exact);
+    scratch.gathered.resize(kExpertTokens);
+    scratch.window.resize(static_cast<std::size_t>(dims.conv_kernel));
+  }
+}
+
+void Prefiller::multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, float* out,
+                         int stride) {
+  // Four blocks: two register tiles, 72 KiB of codes that all tokens reuse from the second-level cache.
+  context_.pool.parallel_for(matrix.blocks(), 4, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    context_.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end), rows, tokens, out,
+                            stride);
+  });
+}
+
+void Prefiller::normalize_and_quantize(const std::vector<float>& factor, int tokens, bool for_router) {
+  const int hidden = context_.dims.hidden_size;
+  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int thread) {
+    float* normed = threads_[static_cast<std::size_t>(thread)].normed.data();
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      context_.kernels.rms_norm(hidden_.row(t, hidden), factor.data(),
+                                static_cast<float>(context_.dims.rms_norm_eps), hidden, normed);
+      context_.kernels.quantize(normed, hidden, input_rows_[t]);
+      if (for_router) context_.kernels.quantize(normed, hidden, router_rows_[t]);
+    }
+  });
+}
+
+void Prefiller::run(CpuSequence& sequence, std::span<const TokenId> tokens, std::span<float> logits,
+                    const backend::PrefillControl& control) {
+  const int total = static_cast<int>(tokens.size()), layers = context_.dims.layer_count();
+  for (int done = 0; done < total; done += kChunk) {
+    const int count = std::min(kChunk, total - done);
+    chunk(sequence, tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)), control,
+          [&](int layer) {
+            if (!control.progress) return;
+            const auto share = static_cast<std::int64_t>(count) * (layer + 1) / layers;
+            control.progress(done + static_cast<int>(share), total);
+          });
+    const int base = sequence.position();
+    if (control.every_position) {
+      for (int t = 0; t < count; ++t) {
+        head(t, logits);
+        control.every_position(base + t, logits);
+      }
+    } else if (done + count == total) {
+      head(count - 1, logits);
+    }
+    sequence.advance(count);
+  }
+}
+
+void Prefiller::chunk(CpuSequence& sequence, std::span<const TokenId> tokens,
+                      const backend::PrefillControl& control,
+                      const std::function<void(int layer)>& after_layer) {
+  const model::Dimensions& dims = context_.dims;
+  const int count = static_cast<int>(tokens.size()), hidden = dims.hidden_size;
+  context_.pool.parallel_for(count, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      context_.weights.embedding.decode(tokens[static_cast<std::size_t>(t)],
+                                        {hidden_.row(t, hidden), static_cast<std::size_t>(hidden)});
+      float* cosines = angles_.row(t, dims.rotary_dim);
+      rope_angles(sequence.position() + t, dims.rotary_dim, dims.rope_theta, cosines,
+                  cosines + dims.rotary_dim / 2);
+    }
+  });
+
+  int delta_layer = 0, attention_layer = 0;
+  for (int i = 0; i < dims.layer_count(); ++i) {
+    if (control.stop.stop_requested()) {
+      throw Error(ErrorKind::cancelled,
+                  fmt::format("prefill stopped at token {}, layer {}", sequence.position(), i));
+    }
+    const LayerWeights& layer = context_.weights.layers[static_cast<std::size_t>(i)];
+    normalize_and_quantize(layer.input_norm, count, false);
+    multiply(layer.mixer_in, input_rows_.data(), count, mixed_.data(), sizes_.mixer_rows);
+    if (layer.kind == model::LayerKind::delta_net) {
+      delta_net(layer, sequence, delta_layer++, count);
+    } else {
+      attention(layer, sequence, attention_layer++, count);
+    }
+    add_mixer_output(layer, count);
+    experts(layer, i, count);
+    after_layer(i);
+  }
+}
+
+void Prefiller::add_mixer_output(const LayerWeights& layer, int tokens) {
+  const int hidden = context_.dims.hidden_size, columns = layer.mixer_out.groups * kGroup;
+  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      context_.kernels.quantize(inner_.row(t, sizes_.inner_columns), columns, inner_rows_[t]);
+    }
+  });
+  multiply(layer.mixer_out, inner_rows_.data(), tokens, output_.data(), hidden);
+  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      context_.kernels.add_scaled(1, output_.row(t, hidden), hidden, hidden_.row(t, hidden));
+    }
+  });
+}
+
+void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int tokens) {
+  const model::Dimensions& dims = context_.dims;
+  const Kernels& kernels = context_.kernels;
+  const int taps = dims.conv_kernel, channels = dims.conv_channels(), base = sequence.position();
+  const auto eps = static_cast<float>(dims.rms_norm_eps);
+  const float scale = 1 / std::sqrt(static_cast<float>(dims.key_dim));
+  const int gate_columns = 2 * dims.value_heads;
+
+  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int thread) {
+    std::vector<const float*>& window = threads_[static_cast<std::size_t>(thread)].window;
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      for (int m = 0; m < taps; ++m) {
+        const int source = t - taps + 1 + m;
+        window[static_cast<std::size_t>(m)] = source >= 0 ? mixed_.row(source, sizes_.mixer_rows)
+                                                          : sequence.window_row(delta_layer, base + source);
+      }
+      float* out = convolved_.row(t, channels);
+      kernels.convolve(window.data(), layer.convolution.data(), taps, channels, out);
+      for (int h = 0; h < dims.key_heads; ++h) {
+        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(h) * dims.key_dim;
+        kernels.l2_normalize(out + at, eps, scale, dims.key_dim);
+        kernels.l2_normalize(out + dims.key_rows() + at, eps, 1, dims.key_dim);
+      }
+      float* alpha = gates_.row(t, gate_columns);
+      delta_net_gates(layer, dims, mixed_.row(t, sizes_.mixer_rows), alpha, alpha + dims.value_heads);
+    }
+  });
+  for (int t = std::max(0, tokens - taps + 1); t < tokens; ++t) {
+    std::memcpy(sequence.window_row(delta_layer, base + t), mixed_.row(t, sizes_.mixer_rows),
+                static_cast<std::size_t>(channels) * sizeof(float));
+  }
+
+  // Value rows are independent, so each thread takes blocks of 16 of them through all tokens.
+  const int blocks = dims.value_dim / kLanes;
+  context_.pool.parallel_for(
+      static_cast<std::int64_t>(dims.value_heads) * blocks, 1,
+      [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+        for (std::int64_t unit = begin; unit < end; ++unit) {
+          const int h = static_cast<int>(unit) / blocks;
+          const std::ptrdiff_t key_at = static_cast<std::ptrdiff_t>(h / dims.values_per_key()) * dims.key_dim;
+          const std::ptrdiff_t value_at = static_cast<std::ptrdiff_t>(h) * dims.value_dim;
+          DeltaNetRun run;
+          run.state = sequence.delta_state(delta_layer, h);
+          run.queries = convolved_.data() + key_at;
+          run.keys = run.queries + dims.key_rows();
+          run.values = convolved_.data() + 2 * dims.key_rows() + value_at;
+          run.alpha = gates_.data() + h;
+          run.beta = run.alpha + dims.value_heads;
+          run.out = inner_.data() + value_at;
+          run.query_stride = run.key_stride = run.value_stride = channels;
+          run.gate_stride = gate_columns;
+          run.out_stride = sizes_.inner_columns;
+          run.tokens = tokens;
+          run.key_dim = dims.key_dim;
+          run.value_dim = dims.value_dim;
+          kernels.delta_net(run, static_cast<int>(unit) % blocks);
+        }
+      });
+
+  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      for (int h = 0; h < dims.value_heads; ++h) {
+        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(h) * dims.value_dim;
+        float* out = inner_.row(t, sizes_.inner_columns) + at;
+        kernels.gated_rms_norm(out, layer.head_norm.data(),
+                               mixed_.row(t, sizes_.mixer_rows) + layer.z_row + at, eps, dims.value_dim, out);
+      }
+    }
+  });
+}
+
+void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer, int tokens) {
+  const model::Dimensions& dims = context_.dims;
+  const int rows = dims.attention_rows();
+  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      const float* cosines = angles_.row(t, dims.rotary_dim);
+      prepare_attention(context_, layer, sequence, attention_layer, sequence.position() + t, cosines,
+                        cosines + dims.rotary_dim / 2, mixed_.row(t, sizes_.mixer_rows),
+                        queries_.row(t, rows));
+    }
+  });
+  const int groups = (tokens + kTokenGroup - 1) / kTokenGroup;
+  context_.pool.parallel_for(static_cast<std::int64_t>(groups) * dims.kv_heads, 1,
+                             [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+                               for (std::int64_t unit = begin; unit < end; ++unit) {
+                                 const int first = static_cast<int>(unit) / dims.kv_heads * kTokenGroup;
+                                 attend_group(sequence, attention_layer,
+                                              static_cast<int>(unit) % dims.kv_heads, first,
+                                              std::min(kTokenGroup, tokens - first));
+                               }
+                             });
+  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      finish_attention(context_, mixed_.row(t, sizes_.mixer_rows),
+                       attention_sums_.row(t, 2 * dims.attention_heads) + dims.attention_heads,
+                       inner_.row(t, sizes_.inner_columns));
+    }
+  });
+}
+
+void Prefiller::attend_group(const CpuSequence& sequence, int attention_layer, int kv_head, int first,
+                             int count) {
+  const model::Dimensions& dims = context_.dims;
+  const int heads = dims.queries_per_kv(), dim = dims.head_dim, base = sequence.position();
+  const std::ptrdiff_t head_at = static_cast<std::ptrdiff_t>(kv_head) * heads;
+  const KvView kv = sequence.kv(attention_layer, kv_head);
+  const auto state_of = [&](int t) {
+    AttentionState state;
+    state.values = inner_.row(t, sizes_.inner_columns) + head_at * dim;
+    state.maximum = attention_sums_.row(t, 2 * dims.attention_heads) + head_at;
+    state.sum = state.maximum + dims.attention_heads;
+    return state;
+  };
+  for (int t = first; t < first + count; ++t) {
+    const AttentionState state = state_of(t);
+    std::fill_n(state.values, static_cast<std::ptrdiff_t>(heads) * dim, 0.0F);
+    std::fill_n(state.maximum, heads, -INFINITY);
+    std::fill_n(state.sum, heads, 0.0F);
+  }
+  const int last = base + first + count;  // one beyond the last position that any of them sees
+  for (int begin = 0; begin < last; begin += kAttentionBlock) {
+    for (int t = first; t < first + count; ++t) {
+      const int end = std::min(begin + kAttentionBlock, base + t + 1);
+      if (end <= begin) continue;
+      context_.kernels.attend(kv, dim, queries_.row(t, dims.attention_rows()) + head_at * dim, heads, begin,
+                              end, state_of(t));
+    }
+  }
+}
+
+void Prefiller::head(int token, std::span<float> logits) {
+  const int hidden = context_.dims.hidden_size;
+  float* normed = threads_[0].normed.data();
+  context_.kernels.rms_norm(hidden_.row(token, hidden), context_.weights.final_norm.data(),
+                            static_cast<float>(context_.dims.rms_norm_eps), hidden, normed);
+  context_.kernels.quantize(normed, hidden, head_row_[0]);
+  const PackedMatrix& matrix = context_.weights.head;
+  context_.pool.parallel_for(matrix.blocks(), block_grain(matrix),
+                             [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+                               context_.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end),
+                                                       head_row_.data(), 1, logits_.data(), 0);
+                             });
+  std::memcpy(logits.data(), logits_.data(), logits.size_bytes());
+}
+
+}  // namespace lily::cpu

@@ -1,0 +1,100 @@
+// The mixture of experts in prefill: tokens are sorted by expert, each expert multiplies its tokens at once.
+#include <cmath>
+
+#include "backend/cpu/forward.hpp"
+
+namespace lily::cpu {
+
+void Prefiller::experts(const LayerWeights& layer, int layer_index, int tokens) {
+  const model::Dimensions& dims = context_.dims;
+  const int hidden = dims.hidden_size, active = dims.experts_per_token + 1;
+  normalize_and_quantize(layer.post_attention_norm, tokens, true);
+  multiply(layer.router, router_rows_.data(), tokens, router_.data(), sizes_.router_rows);
+  route_tokens(layer_index, tokens);
+  context_.pool.parallel_for(static_cast<std::int64_t>(tasks_.size()), 1,
+                             [&](std::int64_t begin, std::int64_t end, int thread) {
+                               for (std::int64_t i = begin; i < end; ++i) {
+                                 run_expert(layer, tasks_[static_cast<std::size_t>(i)], thread);
+                               }
+                             });
+  // Summing per token in the order of its routes keeps the result independent of the threads.
+  context_.pool.parallel_for(tokens, 8, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      const int* slots = slot_of_.data() + static_cast<std::ptrdiff_t>(t) * active;
+      const Route* routes = routes_.data() + static_cast<std::ptrdiff_t>(t) * dims.experts_per_token;
+      float* out = hidden_.row(t, hidden);
+      for (int i = 0; i < dims.experts_per_token; ++i) {
+        context_.kernels.add_scaled(routes[i].weight, slots_.row(slots[i], hidden), hidden, out);
+      }
+      const float gate = router_.row(t, sizes_.router_rows)[layer.shared_gate_row];
+      context_.kernels.add_scaled(1 / (1 + std::exp(-gate)), slots_.row(slots[active - 1], hidden), hidden,
+                                  out);
+    }
+  });
+}
+
+// Selects experts and lays out the slots: one per (token, expert), sorted by expert; the shared expert, which
+// has every token, comes first because it is the longest.
+void Prefiller::route_tokens(int layer_index, int tokens) {
+  const model::Dimensions& dims = context_.dims;
+  const int selected = dims.experts_per_token, active = selected + 1;
+  context_.pool.parallel_for(tokens, 8, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
+      select_experts(router_.row(t, sizes_.router_rows), dims.experts, selected, layer_index,
+                     routes_.data() + static_cast<std::ptrdiff_t>(t) * selected);
+    }
+  });
+
+  next_slot_.assign(static_cast<std::size_t>(dims.experts) + 1, 0);
+  for (int i = 0; i < tokens * selected; ++i)
+    ++next_slot_[static_cast<std::size_t>(routes_[static_cast<std::size_t>(i)].expert)];
+  tasks_.clear();
+  const auto add_tasks = [&](int expert, int first, int count) {
+    for (int done = 0; done < count; done += kExpertTokens) {
+      tasks_.push_back({expert, first + done, count - done < kExpertTokens ? count - done : kExpertTokens});
+    }
+  };
+  add_tasks(dims.experts, 0, tokens);
+  int first = tokens;
+  for (int e = 0; e < dims.experts; ++e) {
+    const int count = next_slot_[static_cast<std::size_t>(e)];
+    next_slot_[static_cast<std::size_t>(e)] = first;
+    add_tasks(e, first, count);
+    first += count;
+  }
+  for (int t = 0; t < tokens; ++t) {
+    int* slots = slot_of_.data() + static_cast<std::ptrdiff_t>(t) * active;
+    for (int i = 0; i < selected; ++i) {
+      const Route& route = routes_[static_cast<std::size_t>(t * selected + i)];
+      slots[i] = next_slot_[static_cast<std::size_t>(route.expert)]++;
+      token_of_slot_[static_cast<std::size_t>(slots[i])] = t;
+    }
+    slots[selected] = t;
+    token_of_slot_[static_cast<std::size_t>(t)] = t;
+  }
+}
+
+void Prefiller::run_expert(const LayerWeights& layer, const ExpertTask& task, int thread) {
+  const model::Dimensions& dims = context_.dims;
+  const Kernels& kernels = context_.kernels;
+  ThreadScratch& scratch = threads_[static_cast<std::size_t>(thread)];
+  const PackedMatrix& gate_up = layer.gate_up[static_cast<std::size_t>(task.expert)];
+  const PackedMatrix& down = layer.down[static_cast<std::size_t>(task.expert)];
+  const int size = task.expert == dims.experts ? dims.shared_expert_size : dims.expert_size;
+
+  for (int i = 0; i < task.count; ++i) {
+    scratch.gathered[static_cast<std::size_t>(i)] =
+        input_rows_[token_of_slot_[static_cast<std::size_t>(task.first + i)]];
+  }
+  kernels.matmul(gate_up, 0, gate_up.blocks(), scratch.gathered.data(), task.count, scratch.gate_up.data(),
+                 sizes_.expert_rows);
+  for (int i = 0; i < task.count; ++i) {
+    float* gate = scratch.gate_up.row(i, sizes_.expert_rows);
+    kernels.silu_multiply(gate, gate + size, size, gate);
+    kernels.quantize(gate, size, scratch.rows[i]);
+  }
+  kernels.matmul(down, 0, down.blocks(), scratch.rows.data(), task.count,
+                 slots_.row(task.first, dims.hidden_size), dims.hidden_size);
+}
+
+}  // namespace lily::cpu

@@ -1,0 +1,66 @@
+// Run-time detection of instruction sets.
+#include "backend/cpu/select.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lily/error.hpp"
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
+namespace lily::cpu {
+
+namespace {
+
+#if defined(__aarch64__)
+bool has_dot_product() {
+#if defined(__linux__)
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif defined(__APPLE__)
+  int value = 0;
+  std::size_t size = sizeof value;
+  return sysctlbyname("hw.optional.arm.FEAT_DotProd", &value, &size, nullptr, 0) == 0 && value != 0;
+#else
+  return false;
+#endif
+}
+#endif
+
+}  // namespace
+
+std::vector<const Kernels*> available_kernels() {
+  std::vector<const Kernels*> tables = {&generic_kernels()};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+    tables.push_back(&avx2_kernels());
+  }
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512vnni")) {
+    tables.push_back(&avx512_kernels());
+  }
+#elif defined(__aarch64__)
+  if (has_dot_product()) tables.push_back(&neon_kernels());
+#endif
+  return tables;
+}
+
+const Kernels& select_kernels(std::string_view name) {
+  const std::vector<const Kernels*> tables = available_kernels();
+  if (name.empty()) return *tables.back();
+  std::vector<std::string_view> names;
+  for (const Kernels* table : tables) {
+    if (table->name == name) return *table;
+    names.emplace_back(table->name);
+  }
+  throw Error(ErrorKind::unsupported,
+              fmt::format("instruction set '{}' is not available here; this machine has: {}", name,
+                          fmt::join(names, ", ")));
+}
+
+}  // namespace lily::cpu
