@@ -6,6 +6,7 @@
 #include "backend/cpu/forward.hpp"
 #include "backend/cpu/limits.hpp"
 #include "backend/cpu/select.hpp"
+#include "backend/decode_traffic.hpp"
 #include "lily/error.hpp"
 
 namespace lily::cpu {
@@ -15,11 +16,12 @@ namespace {
 class CpuBackend final : public backend::Backend {
  public:
   CpuBackend(std::shared_ptr<const checkpoint::Checkpoint> checkpoint, const CpuOptions& options)
-      : dims_(checkpoint->dimensions()),
+      : checkpoint_(std::move(checkpoint)),
+        dims_(checkpoint_->dimensions()),
         kv_(options.kv),
         kernels_(select_kernels(options.instruction_set)),
         pool_(options.threads > 0 ? options.threads : available_cores()),
-        weights_(load_weights(*checkpoint, pool_, options.progress)),
+        weights_(load_weights(*checkpoint_, pool_, options.progress)),
         decoder_(context(), options.activations != Activations::fast),
         prefiller_(context(), options.activations == Activations::exact) {}
 
@@ -48,14 +50,10 @@ class CpuBackend final : public backend::Backend {
   }
 
   backend::DecodeTraffic decode_traffic(int position) const override {
-    backend::DecodeTraffic traffic;
-    traffic.weight_bytes = weights_.bytes_per_token;
-    const model::StateSizes sizes = model::state_sizes(dims_);
-    const double window_row = static_cast<double>(sizes.conv_window) / (dims_.conv_kernel - 1);
-    traffic.state_bytes = 4.0 * (2.0 * static_cast<double>(sizes.delta_net) +
-                                 static_cast<double>(sizes.conv_window) + window_row);
-    traffic.kv_bytes = static_cast<double>(CpuSequence::kv_bytes_per_token(dims_, kv_)) * (position + 1.0);
-    return traffic;
+    const double kv_bytes = static_cast<double>(CpuSequence::kv_bytes_per_token(dims_, kv_)) /
+                            static_cast<double>(model::state_sizes(dims_).kv_per_token);
+    return backend::decode_traffic(*checkpoint_, {.kv_bytes = kv_bytes, .window_bytes = sizeof(float)},
+                                   position);
   }
 
   backend::MachineLimits measure_limits() override {
@@ -86,6 +84,7 @@ class CpuBackend final : public backend::Backend {
     return dynamic_cast<CpuSequence&>(sequence);
   }
 
+  std::shared_ptr<const checkpoint::Checkpoint> checkpoint_;
   model::Dimensions dims_;
   KvFormat kv_;
   const Kernels& kernels_;

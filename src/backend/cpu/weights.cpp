@@ -218,22 +218,6 @@ std::uint64_t run_job(const Checkpoint& checkpoint, const PackJob& job, Staging&
   return rows * (code_bytes + 2 * scale_bytes);
 }
 
-double token_bytes(const Weights& weights, const model::Dimensions& dims) {
-  double bytes =
-      static_cast<double>(weights.head.bytes()) + static_cast<double>(weights.final_norm.size()) * 4;
-  bytes += static_cast<double>(weights.embedding.matrix.weight_row_bytes() +
-                               2 * weights.embedding.matrix.scale_row_bytes());
-  for (const LayerWeights& layer : weights.layers) {
-    bytes += static_cast<double>(layer.mixer_in.bytes() + layer.mixer_out.bytes() + layer.router.bytes());
-    bytes += dims.experts_per_token *
-             static_cast<double>(layer.gate_up.front().bytes() + layer.down.front().bytes());
-    bytes += static_cast<double>(layer.gate_up.back().bytes() + layer.down.back().bytes());
-    bytes += 4.0 * static_cast<double>(layer.input_norm.size() + layer.post_attention_norm.size() +
-                                       layer.convolution.size());
-  }
-  return bytes;
-}
-
 }  // namespace
 
 void EmbeddingTable::decode(std::int64_t row, std::span<float> out) const {
@@ -275,7 +259,6 @@ Weights load_weights(const Checkpoint& checkpoint, ThreadPool& pool, const Progr
   weights.embedding.codes = base + codes_at;
   weights.embedding.scales = reinterpret_cast<const std::uint16_t*>(base + scales_at);
   weights.embedding.biases = reinterpret_cast<const std::uint16_t*>(base + biases_at);
-  weights.bytes_per_token = token_bytes(weights, dims);
 
   // Reads in file order keep a disk busy with long sequential runs.
   std::vector<PackJob>& jobs = planner.jobs();

@@ -50,7 +50,6 @@ struct Weights {
   EmbeddingTable embedding;
   PackedMatrix head;
   std::vector<float> final_norm;
-  double bytes_per_token = 0;  // read by one decode step
   HugeBuffer arena;            // everything packed
 };
 
