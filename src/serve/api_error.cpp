@@ -48,7 +48,12 @@ ApiError server_error(int status, std::string message, std::string code) {
 }
 
 ApiError to_api_error(const std::exception& error) {
-  if (const auto* known = dynamic_cast<const Error*>(&error)) return from_kind(*known);
+  if (const auto* known = dynamic_cast<const Error*>(&error)) {
+    ApiError reply = from_kind(*known);
+    // Faults of ours say nothing of a prompt and are wanted in the log; those of a caller may repeat theirs.
+    if (reply.status >= 500) spdlog::error("{}", known->what());
+    return reply;
+  }
   spdlog::error("unexpected failure: {}", error.what());
   return server_error(500, "the server failed to answer this request", "internal_error");
 }

@@ -140,39 +140,12 @@ std::vector<std::string> read_stop(const FieldReader& fields) {
 void check_template_options(const FieldReader& fields) {
   const Json* options = fields.object("chat_template_kwargs");
   if (options == nullptr) return;
-  constexpr std::string_view kKnown[] = {"enable_thinking", "preserve_thinking", "add_generation_prompt",
-                                         "continue_final_message"};
+  constexpr std::string_view kKnown[] = {"enable_thinking", "preserve_thinking", "add_vision_id"};
   for (const auto& [name, value] : options->as_object()) {
     if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
     const std::string shown = shortened(name, kValueShown);
     refuse(ErrorKind::bad_input, "the chat template has no option " + shown, "chat_template_kwargs." + shown);
   }
-}
-
-// The model either thinks or does not: "none" and "minimal" turn thinking off, the other efforts leave it as
-// it is.
-void apply_reasoning_effort(const FieldReader& fields, ChatPrompt& prompt) {
-  const std::string* effort = fields.string("reasoning_effort");
-  if (effort == nullptr) return;
-  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
-  const auto* const found = std::find(std::begin(kEfforts), std::end(kEfforts), *effort);
-  if (found == std::end(kEfforts)) {
-    refuse(ErrorKind::bad_input,
-           fmt::format("reasoning_effort \"{}\" is none of none, minimal, low, medium, high, xhigh",
-                       shortened(*effort, kValueShown)),
-           "reasoning_effort");
-  }
-  if (found - std::begin(kEfforts) >= 2) return;
-  const Json* options = fields.object("chat_template_kwargs");
-  const Json* nested = options == nullptr ? nullptr : options->find("enable_thinking");
-  const bool asked_to_think = fields.boolean("enable_thinking").value_or(false) ||
-                              (nested != nullptr && nested->is_boolean() && nested->as_boolean());
-  if (asked_to_think) {
-    refuse(ErrorKind::bad_input,
-           fmt::format("reasoning_effort \"{}\" contradicts enable_thinking true", *effort),
-           "reasoning_effort");
-  }
-  prompt.enable_thinking = false;
 }
 
 }  // namespace
@@ -181,10 +154,6 @@ ChatRequest parse_chat_request(std::string_view text, std::string_view model_id)
   const Json body = parse_body(text);
   const FieldReader fields(body);
   check_model(fields, model_id);
-  const Json* messages = fields.array("messages");
-  if (messages == nullptr || messages->as_array().empty()) {
-    refuse(ErrorKind::bad_input, "messages must be an array with at least one message", "messages");
-  }
   check_offered(fields);
   check_template_options(fields);
 
@@ -192,7 +161,6 @@ ChatRequest parse_chat_request(std::string_view text, std::string_view model_id)
   read_stream_options(fields, request);
   GenerationRequest& generation = request.generation;
   ChatPrompt prompt = parse_chat_prompt(body);
-  apply_reasoning_effort(fields, prompt);
   apply_tool_choice(fields, prompt, generation);
   generation.prompt = std::move(prompt);
   generation.sampling = read_sampling(fields);

@@ -12,8 +12,9 @@
 namespace lily::serve {
 namespace {
 
-constexpr std::array<std::string_view, 30> kHonoured = {
+constexpr std::array<std::string_view, 31> kHonoured = {
     "add_generation_prompt",
+    "add_vision_id",
     "chat_template_kwargs",
     "continue_final_message",
     "enable_thinking",
