@@ -28,7 +28,7 @@ struct CheckpointReport {
   std::vector<std::string> notes;
 };
 
-// Memory of the engine at the context asked for.
+// Memory at the context asked for, of the backend that would run this checkpoint.
 struct MemoryPlan {
   int context = 0;
   std::uint64_t weight_bytes = 0;
@@ -47,6 +47,7 @@ struct StepCost {
 };
 
 struct MachineReport {
+  std::string backend;          // that would run this checkpoint
   int cores = 0;                // this process may use
   std::string instruction_set;  // the CPU kernels that would run: "avx512-vnni"
 };

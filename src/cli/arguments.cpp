@@ -71,15 +71,21 @@ Arguments& Arguments::range(int low, int high) {
   return *this;
 }
 
-Arguments& Arguments::one_of(std::initializer_list<std::string> values) {
-  last_->check(CLI::IsMember(std::vector<std::string>(values)));
+Arguments& Arguments::one_of(const std::vector<std::string>& values) {
+  last_->check(CLI::IsMember(values).description(""));
+  last_->type_name(CLI::detail::join(values, "|"));
   return *this;
 }
 
 Arguments& Arguments::exactly_one(const std::string& first, const std::string& second) {
-  CLI::Option_group* group = command_->add_option_group(first + " or " + second);
-  group->add_options(command_->get_option(first), command_->get_option(second));
-  group->require_option(1);
+  CLI::Option* one = command_->get_option(first);
+  CLI::Option* other = command_->get_option(second);
+  one->excludes(other);
+  command_->parse_complete_callback([one, other] {
+    if (one->count() + other->count() == 0) {
+      throw CLI::RequiredError(one->get_name() + " or " + other->get_name());
+    }
+  });
   return *this;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,7 +35,7 @@ class Arguments {
 
   Arguments& required();
   Arguments& range(int low, int high);
-  Arguments& one_of(std::initializer_list<std::string> values);
+  Arguments& one_of(const std::vector<std::string>& values);
   // Exactly one of the two named options must be given.
   Arguments& exactly_one(const std::string& first, const std::string& second);
 

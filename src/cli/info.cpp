@@ -52,6 +52,7 @@ Json to_json(const Inspection& inspection) {
   step.set("fixed_bytes", number_or_null(inspection.step.fixed_bytes));
   step.set("bytes_per_cached_token", number_or_null(inspection.step.bytes_per_cached_token));
   Json machine = Json::object();
+  machine.set("backend", Json::string(inspection.machine.backend));
   machine.set("cores", Json::integer(inspection.machine.cores));
   machine.set("instruction_set", Json::string(inspection.machine.instruction_set));
 
@@ -75,7 +76,7 @@ std::string size(double bytes) {
 std::string size(std::uint64_t bytes) { return size(static_cast<double>(bytes)); }
 
 void print_line(std::string_view name, const std::string& value) {
-  write_output(fmt::format("  {:<30} {}\n", name, value));
+  write_output(fmt::format("  {:<32} {}\n", name, value));
 }
 
 void print_report(const Inspection& inspection) {
@@ -105,6 +106,7 @@ void print_report(const Inspection& inspection) {
   print_line("per cached token", size(step.bytes_per_cached_token));
 
   write_output("machine\n");
+  print_line("backend", inspection.machine.backend);
   print_line("cores", std::to_string(inspection.machine.cores));
   print_line("instruction set", inspection.machine.instruction_set);
 }

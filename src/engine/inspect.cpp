@@ -3,13 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "backend/cpu/select.hpp"
+#include "backend/cpu/sequence.hpp"
 #include "backend/decode_traffic.hpp"
+#include "backend/reference/reference_sequence.hpp"
 #include "base/thread_pool.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "engine/memory_plan.hpp"
+#include "engine/open_model.hpp"
 #include "lily/error.hpp"
 #include "lily/text.hpp"
 
@@ -60,20 +61,30 @@ CheckpointReport report(const checkpoint::Checkpoint& checkpoint) {
   };
 }
 
-// An 8-bit cache has an fp32 scale per 64 values.
-backend::StateFormat state_format(KvFormat kv) {
-  return {.kv_bytes = kv == KvFormat::int8 ? 1.0 + 4.0 / 64 : 2.0};
+// How the backend that runs this checkpoint stores a sequence.
+struct SequenceReport {
+  std::uint64_t bytes = 0;
+  backend::StateFormat format;
+};
+
+SequenceReport sequence_report(const checkpoint::Checkpoint& checkpoint, const std::string& backend,
+                               int context, KvFormat kv) {
+  const model::Dimensions& dims = checkpoint.dimensions();
+  if (backend == "reference") {
+    return {.bytes = reference::ReferenceSequence::bytes(dims, context, available_cores()),
+            .format = {.kv_bytes = sizeof(float), .window_bytes = sizeof(float)}};
+  }
+  const auto values_per_token = static_cast<double>(model::state_sizes(dims).kv_per_token);
+  const auto kv_bytes = static_cast<double>(cpu::CpuSequence::kv_bytes_per_token(dims, kv));
+  return {.bytes = cpu::CpuSequence::bytes(dims, context, kv),
+          .format = {.kv_bytes = kv_bytes / values_per_token, .window_bytes = sizeof(float)}};
 }
 
-MemoryPlan plan(const checkpoint::Checkpoint& checkpoint, int context, const backend::StateFormat& format) {
-  const model::StateSizes sizes = model::state_sizes(checkpoint.dimensions());
+MemoryPlan plan(const checkpoint::Checkpoint& checkpoint, int context, std::uint64_t sequence_bytes) {
   MemoryPlan plan;
   plan.context = context;
   plan.weight_bytes = backend::stored_weight_bytes(checkpoint);
-  plan.sequence_bytes = static_cast<std::uint64_t>(
-      std::ceil(sizeof(float) * static_cast<double>(sizes.delta_net) +
-                format.window_bytes * static_cast<double>(sizes.conv_window) +
-                format.kv_bytes * static_cast<double>(sizes.kv_per_token) * static_cast<double>(context)));
+  plan.sequence_bytes = sequence_bytes;
   plan.total_bytes = plan.weight_bytes + plan.sequence_bytes;
   plan.machine_bytes = engine::machine_memory();
   plan.fits = plan.total_bytes <= plan.machine_bytes;
@@ -100,7 +111,8 @@ Inspection inspect(const InspectOptions& options) {
     throw Error(ErrorKind::too_long, fmt::format("a context of {} tokens is beyond the model's {} positions",
                                                  context, dims.max_positions));
   }
-  const backend::StateFormat format = state_format(options.kv);
+  const std::string backend = engine::resolve_backend("auto", checkpoint->config());
+  const SequenceReport sequence = sequence_report(*checkpoint, backend, context, options.kv);
 
   Inspection inspection;
   inspection.model_id = std::filesystem::weakly_canonical(options.model).filename().string();
@@ -108,9 +120,10 @@ Inspection inspect(const InspectOptions& options) {
   inspection.dimensions = dimension_table(dims);
   inspection.checkpoint = report(*checkpoint);
   inspection.vocabulary_size = static_cast<int>(TextProtocol::open(options.model)->vocabulary_size());
-  inspection.memory = plan(*checkpoint, context, format);
-  inspection.step = step_cost(*checkpoint, format);
-  inspection.machine = {.cores = available_cores(), .instruction_set = cpu::select_kernels().name};
+  inspection.memory = plan(*checkpoint, context, sequence.bytes);
+  inspection.step = step_cost(*checkpoint, sequence.format);
+  inspection.machine = {
+      .backend = backend, .cores = available_cores(), .instruction_set = cpu::select_kernels().name};
   return inspection;
 }
 

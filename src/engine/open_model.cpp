@@ -22,12 +22,6 @@ void check_options(const EngineOptions& options, int context) {
   }
 }
 
-// The CPU kernels read quantized matrices; anything else runs on the reference.
-std::string resolve_backend(const EngineOptions& options, const checkpoint::Config& config) {
-  if (options.backend != "auto") return options.backend;
-  return config.quantization ? "cpu" : "reference";
-}
-
 std::string activations_text(const std::string& backend, Activations activations) {
   if (backend == "reference") return "exact (fp32, sums in fp64)";
   switch (activations) {
@@ -61,12 +55,17 @@ MemoryNeeds least_needs(const checkpoint::Checkpoint& checkpoint) {
 
 }  // namespace
 
+std::string resolve_backend(const std::string& requested, const checkpoint::Config& config) {
+  if (requested != "auto") return requested;
+  return config.quantization ? "cpu" : "reference";
+}
+
 LoadedModel open_model(const EngineOptions& options, int context) {
   check_options(options, context);
   LoadedModel model;
   model.checkpoint = checkpoint::Checkpoint::open(options.model);
   const model::Dimensions& dims = model.checkpoint->dimensions();
-  const std::string backend = resolve_backend(options, model.checkpoint->config());
+  const std::string backend = resolve_backend(options.backend, model.checkpoint->config());
   model.context = resolve_context(dims, context);
   check_plan(least_needs(*model.checkpoint), dims, model.context, options.memory_limit);
   model.backend = backend::open_backend(backend, model.checkpoint,

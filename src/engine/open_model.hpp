@@ -24,6 +24,10 @@ struct LoadedModel {
 // `context` 0 is the default. Throws as Engine::open does.
 LoadedModel open_model(const EngineOptions& options, int context);
 
+// The backend for `requested`; "auto" is cpu, whose kernels read quantized matrices, and the reference for
+// checkpoints without.
+std::string resolve_backend(const std::string& requested, const checkpoint::Config& config);
+
 // What a loaded model takes.
 MemoryNeeds memory_needs(const backend::Backend& backend);
 
