@@ -55,7 +55,11 @@ std::vector<float> GoldenFile::floats(const std::string& name, const std::vector
 }
 
 std::vector<TokenId> GoldenFile::ids(const std::string& name) const {
-  return copy_values<TokenId>(file_, find(name, "I32", {-1}));
+  std::vector<TokenId> ids = copy_values<TokenId>(file_, find(name, "I32", {-1}));
+  if (ids.empty()) {
+    throw Error(ErrorKind::bad_input, fmt::format("{}: tensor {} is empty", file_.path().string(), name));
+  }
+  return ids;
 }
 
 }  // namespace lily::engine

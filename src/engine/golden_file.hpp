@@ -23,7 +23,7 @@ class GoldenFile {
   // The values of an F32 or I32 tensor of this shape; -1 leaves a dimension open. Throws Error(bad_input)
   // naming the tensor when it is absent or different.
   std::vector<float> floats(const std::string& name, const std::vector<std::int64_t>& shape) const;
-  std::vector<TokenId> ids(const std::string& name) const;
+  std::vector<TokenId> ids(const std::string& name) const;  // at least one
 
  private:
   const checkpoint::StoredTensor& find(const std::string& name, const char* dtype,

@@ -1,0 +1,153 @@
+// The benchmark: one measured prefill and greedy decode steps per row, in process, over ids.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "engine/candidates.hpp"
+#include "engine/open_model.hpp"
+#include "engine/synthetic_prompt.hpp"
+#include "engine/token_ranges.hpp"
+#include "lily/error.hpp"
+#include "lily/measure.hpp"
+
+namespace lily {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The warm-up runs the measured prompt, up to this many tokens: it is there to fault in pages and grow
+// scratch, and a longer one would only double the time of a long row.
+constexpr int kWarmUpTokens = 512;
+
+void check_each(const std::vector<int>& values, int least, const char* name) {
+  if (values.empty()) throw Error(ErrorKind::bad_input, fmt::format("{} is empty", name));
+  for (const int value : values) {
+    if (value >= least) continue;
+    throw Error(ErrorKind::bad_input, fmt::format("{} holds {}; at least {} is needed", name, value, least));
+  }
+}
+
+// Tokens that the largest row's sequence must hold.
+int needed_context(const BenchmarkOptions& options) {
+  check_each(options.prompts, 1, "prompts");
+  check_each(options.depths, 0, "depths");
+  check_each({options.decode}, 1, "decode");
+  const std::int64_t needed =
+      std::int64_t{*std::max_element(options.prompts.begin(), options.prompts.end())} +
+      *std::max_element(options.depths.begin(), options.depths.end()) + options.decode + 1;
+  if (needed > std::numeric_limits<int>::max()) {
+    throw Error(ErrorKind::too_long,
+                fmt::format("prompt, depth and decode steps add up to {} tokens", needed));
+  }
+  return static_cast<int>(needed);
+}
+
+std::uint64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+#if defined(__APPLE__)
+  return static_cast<std::uint64_t>(usage.ru_maxrss);
+#else
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+#endif
+}
+
+double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+class Benchmark {
+ public:
+  Benchmark(engine::LoadedModel model, const BenchmarkOptions& options, const Progress& progress)
+      : model_(std::move(model)),
+        steps_(options.decode),
+        progress_(progress),
+        limits_(model_.backend->measure_limits()),
+        all_ids_(vocabulary(), [](TokenId) { return true; }),
+        logits_(static_cast<std::size_t>(vocabulary())) {}
+
+  BenchmarkRow measure(int prompt, int depth) {
+    warm_up(prompt);
+    const auto sequence = model_.backend->new_sequence(depth + prompt + steps_ + 1);
+    if (depth > 0) read(*sequence, 0, depth, "reading up to the depth");
+
+    const auto start = Clock::now();
+    read(*sequence, depth, prompt, "measured prefill");
+    TokenId next = best();
+    const auto first_token = Clock::now();
+    std::vector<TokenId> ids;
+    ids.reserve(static_cast<std::size_t>(steps_));
+    for (int step = 0; step < steps_; ++step) {
+      model_.backend->decode(*sequence, next, logits_);
+      next = best();
+      ids.push_back(next);
+    }
+    const auto end = Clock::now();
+    return row(prompt, depth, seconds(first_token - start), seconds(end - first_token), ids);
+  }
+
+ private:
+  int vocabulary() const { return model_.backend->dimensions().vocabulary; }
+  TokenId best() const { return engine::best_candidate(logits_, all_ids_).id; }
+
+  void read(backend::Sequence& sequence, int first, int count, const char* work) {
+    backend::PrefillControl control;
+    if (progress_) {
+      control.progress = [&](int done, int total) {
+        progress_(work, static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total), "tokens");
+      };
+    }
+    model_.backend->prefill(sequence, engine::synthetic_ids(first, count, vocabulary()), logits_, control);
+  }
+
+  void warm_up(int prompt) {
+    const int count = std::min(prompt, kWarmUpTokens);
+    const auto sequence = model_.backend->new_sequence(count + 2);
+    read(*sequence, 0, count, "warm-up");
+    for (int step = 0; step < 2; ++step) model_.backend->decode(*sequence, best(), logits_);
+  }
+
+  BenchmarkRow row(int prompt, int depth, double prefill_seconds, double decode_seconds,
+                   const std::vector<TokenId>& ids) const {
+    BenchmarkRow row;
+    row.backend = model_.backend->description();
+    row.prompt_tokens = prompt;
+    row.depth = depth;
+    row.prefill_tok_s = prompt / prefill_seconds;
+    row.decode_tok_s = steps_ / decode_seconds;
+    row.bytes_per_token = model_.backend->decode_traffic(depth + prompt + steps_ / 2).total();
+    row.gb_per_s = row.bytes_per_token * row.decode_tok_s / 1e9;
+    row.stream_gb_per_s = limits_.stream_gb_per_s;
+    row.int8_tera_ops = limits_.int8_tera_ops;
+    if (row.stream_gb_per_s > 0) row.limit_share = row.gb_per_s / row.stream_gb_per_s;
+    if (row.int8_tera_ops > 0) {
+      const double operations = model::token_cost(model_.backend->dimensions()).prefill_operations;
+      row.prefill_limit_share = operations * row.prefill_tok_s / (row.int8_tera_ops * 1e12);
+    }
+    row.activations = model_.activations;
+    row.kv = model_.kv;
+    row.peak_rss_bytes = peak_resident_bytes();
+    row.digest = engine::digest(ids);
+    return row;
+  }
+
+  engine::LoadedModel model_;
+  int steps_;
+  const Progress& progress_;
+  backend::MachineLimits limits_;
+  engine::TokenRanges all_ids_;  // the digest is over rows of the head, whether or not they have a token
+  std::vector<float> logits_;
+};
+
+}  // namespace
+
+void benchmark(const EngineOptions& engine, const BenchmarkOptions& options,
+               const std::function<void(const BenchmarkRow&)>& row) {
+  Benchmark benchmark(engine::open_model(engine, needed_context(options)), options, engine.progress);
+  for (const int depth : options.depths) {
+    for (const int prompt : options.prompts) row(benchmark.measure(prompt, depth));
+  }
+}
+
+}  // namespace lily
