@@ -177,30 +177,35 @@ class HttpTransport::Implementation : private httplib::Server {
   }
 
   bool refused(const httplib::Request& request, httplib::Response& response) {
-    const bool has_length = request.has_header("Content-Length");
+    const std::optional<std::size_t> length = length_of(request);
     std::optional<HttpReply> refusal = application_.admit(plain_request(request));
-    if (!refusal && request.method == "POST") refusal = judge_length(request, has_length);
+    if (!refusal && request.method == "POST") refusal = judge_length(request, length);
     if (!refusal) return false;
-    current_exchange->body_unread = is_chunked(request) || (has_length && length_of(request) != 0);
+    current_exchange->body_unread = is_chunked(request) || length != std::size_t{0};
     fill(request, response, std::move(*refusal));
     return true;
   }
 
-  // A length that is no number is as good as one beyond every limit.
-  static std::size_t length_of(const httplib::Request& request) {
+  // 0 without the header; nothing when it is no number.
+  static std::optional<std::size_t> length_of(const httplib::Request& request) {
+    if (!request.has_header("Content-Length")) return 0;
     const std::string text = request.get_header_value("Content-Length");
     std::size_t length = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-    return error == std::errc() && end == text.data() + text.size() ? length : SIZE_MAX;
+    if (error == std::errc::result_out_of_range) return SIZE_MAX;
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return length;
   }
 
-  std::optional<HttpReply> judge_length(const httplib::Request& request, bool has_length) {
+  std::optional<HttpReply> judge_length(const httplib::Request& request, std::optional<std::size_t> length) {
+    const HttpRequest plain = plain_request(request);
     if (is_chunked(request)) return std::nullopt;
-    if (!has_length)
-      return application_.refuse(plain_request(request), 411,
-                                 "a request body needs Content-Length or chunked coding");
-    if (length_of(request) <= options_.max_body) return std::nullopt;
-    return application_.refuse(plain_request(request), 413, too_large());
+    if (!request.has_header("Content-Length")) {
+      return application_.refuse(plain, 411, "a request body needs Content-Length or chunked coding");
+    }
+    if (!length) return application_.refuse(plain, 400, "Content-Length is not a number");
+    if (*length > options_.max_body) return application_.refuse(plain, 413, too_large());
+    return std::nullopt;
   }
 
   std::string too_large() const {
