@@ -14,7 +14,7 @@ namespace {
 // A pattern may backtrack this often for one piece, and use this much memory while it does.
 constexpr std::uint32_t kMatchLimit = 50'000'000;
 constexpr std::size_t kJitStackBytes = 8U << 20;
-constexpr std::size_t kJitStackStartBytes = 32U << 10;
+constexpr std::size_t kJitStackStartBytes = 64U << 10;
 
 template <auto free_function>
 struct Free {
@@ -34,6 +34,40 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
+// What matching needs besides the compiled pattern; the pattern is shared by threads, this is not.
+class Matcher {
+ public:
+  explicit Matcher(const pcre2_code& code)
+      : code_(code),
+        match_(pcre2_match_data_create_from_pattern(&code, nullptr)),
+        context_(pcre2_match_context_create(nullptr)) {
+    if (!match_ || !context_) throw std::bad_alloc();
+    pcre2_set_match_limit(context_.get(), kMatchLimit);
+  }
+
+  int match(std::string_view text, std::size_t from) {
+    const auto run = [&] {
+      return pcre2_match(&code_, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                         PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match_.get(), context_.get());
+    };
+    const int result = run();
+    if (result != PCRE2_ERROR_JIT_STACKLIMIT || stack_) return result;
+    stack_.reset(pcre2_jit_stack_create(kJitStackStartBytes, kJitStackBytes, nullptr));
+    if (!stack_) throw std::bad_alloc();
+    pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+    return run();
+  }
+
+  std::size_t begin() const { return pcre2_get_ovector_pointer(match_.get())[0]; }
+  std::size_t end() const { return pcre2_get_ovector_pointer(match_.get())[1]; }
+
+ private:
+  const pcre2_code& code_;
+  MatchData match_;
+  MatchContext context_;
+  JitStack stack_;  // only for matches that need more than the 32 KiB that come with every one
+};
+
 class RegexPretokenizer final : public Pretokenizer {
  public:
   explicit RegexPretokenizer(const std::string& pattern) : pattern_(pattern) {
@@ -50,25 +84,17 @@ class RegexPretokenizer final : public Pretokenizer {
   }
 
   std::size_t split(std::string_view text, std::size_t begin, std::span<std::size_t> ends) const override {
-    const MatchData match(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
-    const MatchContext context(pcre2_match_context_create(nullptr));
-    const JitStack stack(pcre2_jit_stack_create(kJitStackStartBytes, kJitStackBytes, nullptr));
-    if (!match || !context || !stack) throw std::bad_alloc();
-    pcre2_set_match_limit(context.get(), kMatchLimit);
-    pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
-
+    Matcher matcher(*code_);
     std::size_t count = 0;
     while (count < ends.size() && begin < text.size()) {
-      const int result = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                                     begin, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match.get(), context.get());
+      const int result = matcher.match(text, begin);
       if (result < 0 && result != PCRE2_ERROR_NOMATCH) {
         throw Error(ErrorKind::bad_input, fmt::format("pre-tokenizer pattern '{}' at byte {} of the text: {}",
                                                       pattern_, begin, message_of(result)));
       }
-      const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(match.get());
-      const std::size_t match_begin = result < 0 ? text.size() : bounds[0];
+      const std::size_t match_begin = result < 0 ? text.size() : matcher.begin();
       // Text in front of the match is a piece of its own; the match is found again by the next round.
-      begin = match_begin > begin ? match_begin : bounds[1];
+      begin = match_begin > begin ? match_begin : matcher.end();
       ends[count++] = begin;
     }
     return count;

@@ -50,12 +50,12 @@ constexpr std::size_t kKeptTextBytes = std::size_t{1} << 20;
 }  // namespace
 
 struct Tokenizer::Impl {
-  explicit Impl(TokenizerFile file)
+  Impl(TokenizerFile file, std::unique_ptr<Pretokenizer> splitter)
       : vocabulary(std::move(file.vocabulary)),
         merges(file.byte_ids, file.merges, vocabulary.lengths()),
         added(std::move(file.added_tokens)),
         nfc(file.nfc),
-        pretokenizer(make_pretokenizer(file.pattern)) {}
+        pretokenizer(std::move(splitter)) {}
 
   std::unique_ptr<Workspace> take_workspace() const {
     const std::lock_guard lock(mutex);
@@ -136,8 +136,15 @@ struct Tokenizer::Impl {
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 
-std::shared_ptr<const Tokenizer> Tokenizer::build(TokenizerFile file) {
-  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::make_unique<Impl>(std::move(file))));
+std::shared_ptr<const Tokenizer> Tokenizer::build(TokenizerFile file, const std::string& name) {
+  std::unique_ptr<Pretokenizer> pretokenizer;
+  try {
+    pretokenizer = make_pretokenizer(file.pattern);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: pre_tokenizer {}", name, error.what()));
+  }
+  auto impl = std::make_unique<Impl>(std::move(file), std::move(pretokenizer));
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
@@ -149,14 +156,15 @@ std::shared_ptr<const Tokenizer> Tokenizer::load_checkpoint(const std::filesyste
   const std::filesystem::path config_path = checkpoint / "tokenizer_config.json";
   const std::string json = read_text_file(tokenizer_path, kMaxFileBytes);
   const NamedText tokenizer{json, tokenizer_path.string()};
-  if (!std::filesystem::exists(config_path)) return build(read_tokenizer_file(tokenizer, nullptr));
+  if (!std::filesystem::exists(config_path))
+    return build(read_tokenizer_file(tokenizer, nullptr), tokenizer.name);
   const std::string config_json = read_text_file(config_path, kMaxFileBytes);
   const NamedText config{config_json, config_path.string()};
-  return build(read_tokenizer_file(tokenizer, &config));
+  return build(read_tokenizer_file(tokenizer, &config), tokenizer.name);
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
-  return build(read_tokenizer_file({json, name}, nullptr));
+  return build(read_tokenizer_file({json, name}, nullptr), name);
 }
 
 std::size_t Tokenizer::size() const noexcept { return impl_->vocabulary.size(); }

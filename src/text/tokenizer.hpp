@@ -52,7 +52,7 @@ class Tokenizer {
  private:
   struct Impl;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
-  static std::shared_ptr<const Tokenizer> build(TokenizerFile file);
+  static std::shared_ptr<const Tokenizer> build(TokenizerFile file, const std::string& name);
   std::unique_ptr<Impl> impl_;
 };
 
