@@ -174,7 +174,7 @@ struct OutputParser::Impl {
       return false;
     }
     take_content(std::min(text.find('<', at), text.size()));
-    if (rest().empty()) return false;
+    if (rest().empty() || builder.stopped()) return false;
 
     const Match wrapper = view().literal(at, kCallOpen);
     if (wrapper == Match::yes) return step_wrapper();
@@ -314,7 +314,7 @@ struct OutputParser::Impl {
         return true;
       }
       if (wrapper == Match::unsure || function_tag == Match::unsure) return false;
-      take_content(std::min(text.find('<', at + 1), text.size()));
+      take_content(std::min(text.find_first_of("< \t\r\n", at + 1), text.size()));  // a word of stray text
       return true;
     }
     give_up();
@@ -437,6 +437,7 @@ struct OutputParser::Impl {
       if (close == Match::unsure) return false;
       if (close == Match::yes) {
         take(at + kCallClose.size());
+        space.clear();
         wrapper_open = false;
         return true;
       }
@@ -455,15 +456,14 @@ struct OutputParser::Impl {
 
   void finish(bool by_length) {
     if (!builder.stopped()) {
-      const bool held_call = rest().starts_with(kCallOpen) || rest().starts_with(kFunctionOpen);
-      if (by_length && held_call && (state == State::content || state == State::after_call))
-        drop_unfinished();
+      if (by_length) drop_cut_tag();
       final = true;
       run();
     }
     if (tentative || state == State::json_call) {
       if (by_length) {
-        drop_unfinished();
+        tentative = in_call = false;
+        builder.discard_space();
       } else {
         give_up();
         run();
@@ -478,12 +478,14 @@ struct OutputParser::Impl {
     builder.finish(by_length);
   }
 
-  // Leaves out a call that the token limit cut off before anything of it was passed on.
-  void drop_unfinished() {
-    at = text.size();
-    tentative = in_call = false;
-    state = State::content;
-    builder.discard_space();
+  // The text held when the token limit strikes may be the beginning of a tag, which is no content.
+  void drop_cut_tag() {
+    const bool call = rest().starts_with(kCallOpen) || rest().starts_with(kFunctionOpen);
+    if (state == State::body || (state == State::after_call && wrapper_open) ||
+        (state == State::content && call)) {
+      at = text.size();
+      if (call) builder.discard_space();
+    }
   }
 };
 
