@@ -85,7 +85,8 @@ TEST(Render, segments_join_to_the_prompt_and_keep_plain_literals_apart) {
   ASSERT_EQ(segments.status, 0) << segments.errors;
   std::string joined;
   int controls = 0;
-  for (const Json& segment : Json::parse(segments.output).as_array()) {
+  const Json array = Json::parse(segments.output);
+  for (const Json& segment : array.as_array()) {
     joined += segment.find("text")->as_string();
     controls += segment.find("control")->as_boolean() ? 1 : 0;
   }
