@@ -1,0 +1,132 @@
+// The KV cache and attention over its blocks against fp64 over the stored values.
+#include <cmath>
+
+#include "base/bf16.hpp"
+#include "kernels/kernel_test.hpp"
+#include "kernels/tolerances.hpp"
+
+namespace lily::cpu {
+namespace {
+
+constexpr int kDim = 256;
+constexpr int kGroups = kDim / kGroup;
+
+class Attention : public KernelTest {
+ protected:
+  struct Cache {
+    std::vector<std::uint16_t> keys16, values16;
+    std::vector<std::int8_t> keys8, values8;
+    std::vector<float> key_scales, value_scales;
+    KvView view;
+
+    double key(int position, int d) const {
+      const auto at = static_cast<std::size_t>((position / kLanes * kDim + d) * kLanes + position % kLanes);
+      if (!view.int8) return half_to_float(keys16[at]);
+      return keys8[at] * static_cast<double>(key_scales[static_cast<std::size_t>(
+                             (position / kLanes * kGroups + d / kGroup) * kLanes + position % kLanes)]);
+    }
+    double value(int position, int d) const {
+      const auto at = static_cast<std::size_t>(position * kDim + d);
+      if (!view.int8) return half_to_float(values16[at]);
+      return values8[at] *
+             static_cast<double>(value_scales[static_cast<std::size_t>(position * kGroups + d / kGroup)]);
+    }
+  };
+
+  // What was never written is NaN (or -128 and a NaN scale): it must not be used.
+  static Cache empty_cache(bool int8, int capacity) {
+    const auto n = static_cast<std::size_t>((capacity + kLanes - 1) / kLanes * kLanes);
+    Cache cache;
+    if (int8) {
+      cache.keys8.assign(n * kDim, -128);
+      cache.values8.assign(n * kDim, -128);
+      cache.key_scales.assign(n * kGroups, NAN);
+      cache.value_scales.assign(n * kGroups, NAN);
+      cache.view = {true, cache.keys8.data(), cache.values8.data(), cache.key_scales.data(),
+                    cache.value_scales.data()};
+    } else {
+      cache.keys16.assign(n * kDim, 0x7e00);
+      cache.values16.assign(n * kDim, 0x7e00);
+      cache.view = {false, cache.keys16.data(), cache.values16.data(), nullptr, nullptr};
+    }
+    return cache;
+  }
+
+  void expect_attention(bool int8, int positions, int heads) {
+    SCOPED_TRACE(testing::Message() << (int8 ? "int8, " : "f16, ") << positions << " positions, " << heads
+                                    << " heads");
+    Cache cache = empty_cache(int8, positions);
+    for (int p = 0; p < positions; ++p) {
+      kernels().store_kv(cache.view, kDim, p, normals(kDim).data(), normals(kDim).data());
+    }
+    std::vector<float> queries = normals(static_cast<std::size_t>(heads) * kDim);
+    for (float& q : queries) q *= 0.5F;  // scores of some tens: the softmax is sharp
+
+    std::vector<float> maximum(static_cast<std::size_t>(heads), -INFINITY), sum(maximum.size()),
+        values(static_cast<std::size_t>(heads) * kDim);
+    const AttentionState state{maximum.data(), sum.data(), values.data()};
+    for (int begin = 0; begin < positions; begin += kAttentionBlock) {
+      kernels().attend(cache.view, kDim, queries.data(), heads, begin,
+                       std::min(begin + kAttentionBlock, positions), state);
+    }
+
+    for (int h = 0; h < heads; ++h) {
+      const float* query = queries.data() + static_cast<std::ptrdiff_t>(h) * kDim;
+      std::vector<double> weights;
+      double largest = -INFINITY, total = 0;
+      for (int p = 0; p < positions; ++p) {
+        double score = 0;
+        for (int d = 0; d < kDim; ++d) score += query[d] * cache.key(p, d);
+        weights.push_back(score);
+        largest = std::max(largest, score);
+      }
+      for (double& weight : weights) total += weight = std::exp(weight - largest);
+      for (int d = 0; d < kDim; ++d) {
+        double expected = 0;
+        for (int p = 0; p < positions; ++p)
+          expected += weights[static_cast<std::size_t>(p)] * cache.value(p, d);
+        const auto i = static_cast<std::size_t>(h);
+        ASSERT_NEAR(values[i * kDim + static_cast<std::size_t>(d)] / sum[i], expected / total,
+                    4 * tolerance::kAttention)
+            << "head " << h << ", dim " << d;
+      }
+    }
+  }
+};
+
+TEST_P(Attention, BlocksAndTheirNeighbours) {
+  for (const bool int8 : {false, true}) {
+    for (const int positions : {1, 15, 16, 17, 255, 256, 257, 600}) expect_attention(int8, positions, 8);
+  }
+}
+
+TEST_P(Attention, EveryNumberOfHeads) {
+  for (int heads = 1; heads <= 16; ++heads) expect_attention(heads % 2 == 0, 40, heads);
+}
+
+TEST_P(Attention, StoringRoundsToTheFormat) {
+  for (const bool int8 : {false, true}) {
+    Cache cache = empty_cache(int8, 40);
+    const std::vector<float> key = normals(kDim), value = normals(kDim);
+    kernels().store_kv(cache.view, kDim, 37, key.data(), value.data());
+    for (int d = 0; d < kDim; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      float largest_key = 0, largest_value = 0;
+      for (int j = d / kGroup * kGroup; j < (d / kGroup + 1) * kGroup; ++j) {
+        largest_key = std::max(largest_key, std::fabs(key[static_cast<std::size_t>(j)]));
+        largest_value = std::max(largest_value, std::fabs(value[static_cast<std::size_t>(j)]));
+      }
+      // f16 keeps 11 bits; 8 bit is half a step of the group's largest magnitude.
+      const double key_step = int8 ? largest_key * tolerance::kOneTerm : std::fabs(key[i]) / 2048 + 1e-7;
+      const double value_step =
+          int8 ? largest_value * tolerance::kOneTerm : std::fabs(value[i]) / 2048 + 1e-7;
+      EXPECT_NEAR(cache.key(37, d), key[i], key_step) << d;
+      EXPECT_NEAR(cache.value(37, d), value[i], value_step) << d;
+    }
+  }
+}
+
+LILY_FOR_ALL_INSTRUCTION_SETS(Attention);
+
+}  // namespace
+}  // namespace lily::cpu

@@ -1,0 +1,27 @@
+// How far a kernel may be from the fp64 formula over the same rounded inputs, each with its reason.
+#pragma once
+
+namespace lily::cpu::tolerance {
+
+// fp32 sums of up to 2048 products in 16 lanes, relative to the sum of magnitudes: 2^-24 per addition, some
+// 130 additions a lane, errors of random sign.
+inline constexpr double kSum = 2e-6;
+
+// The polynomial exponential and one or two fp32 roundings, relative to the result.
+inline constexpr double kElementwise = 1e-6;
+
+// One recurrence step adds a few fp32 roundings to a state that decays; relative to the largest output. The
+// run of 20,000 tokens with almost no decay (case NUM-02) is held to the case's own bound, 1e-3.
+inline constexpr double kDeltaNet = 2e-5;
+inline constexpr double kDeltaNetLongRun = 1e-3;
+
+// Softmax weights carry the exponential's error, values are fp32 sums; relative to the largest value. Keys
+// and values are compared as stored (f16 or 8 bit), so storage is not part of it.
+inline constexpr double kAttention = 1e-5;
+
+// 15 bits and a sign per group: half a step of 1 / 32639 of the group's largest magnitude. One term: half a
+// step of 1 / 127.
+inline constexpr double kTwoTerms = 0.51 / 32639;
+inline constexpr double kOneTerm = 0.51 / 127;
+
+}  // namespace lily::cpu::tolerance
