@@ -69,8 +69,8 @@ TEST(Info, kv_format_and_context_decide_the_sequence) {
   // lily-mini: 2 attention layers of 2 KV heads of 256, keys and values.
   constexpr std::int64_t kValuesPerToken = 2 * 2 * 2 * 256;
   EXPECT_EQ(sequence_bytes("3200", "f16") - sequence_bytes("1600", "f16"), 1600 * 2 * kValuesPerToken);
-  EXPECT_EQ(sequence_bytes("2000", "int8") - sequence_bytes("1000", "int8"),
-            1000 * kValuesPerToken * 17 / 16);
+  EXPECT_EQ(sequence_bytes("3200", "int8") - sequence_bytes("1600", "int8"),
+            1600 * kValuesPerToken * 17 / 16);
 }
 
 TEST(Info, refuses_a_context_beyond_the_models) {
