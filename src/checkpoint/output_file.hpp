@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <span>
 #include <string_view>
 
@@ -29,6 +30,7 @@ class OutputFile {
   std::filesystem::path path_;
   std::filesystem::path partial_;
   int descriptor_ = -1;
+  std::mutex mutex_;
 };
 
 void write_text_file(const std::filesystem::path& path, std::string_view text);
