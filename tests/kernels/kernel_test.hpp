@@ -12,7 +12,7 @@
 
 namespace lily::cpu {
 
-class KernelTest : public testing::TestWithParam<const Kernels*> {
+class KernelTest : public ::testing::TestWithParam<const Kernels*> {
  protected:
   const Kernels& kernels() const { return *GetParam(); }
 
@@ -29,7 +29,7 @@ class KernelTest : public testing::TestWithParam<const Kernels*> {
   std::normal_distribution<float> normal_;
 };
 
-inline std::string instruction_set_name(const testing::TestParamInfo<const Kernels*>& info) {
+inline std::string instruction_set_name(const ::testing::TestParamInfo<const Kernels*>& info) {
   std::string name;
   for (const char c : std::string(info.param->name))
     name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -39,6 +39,6 @@ inline std::string instruction_set_name(const testing::TestParamInfo<const Kerne
 }  // namespace lily::cpu
 
 // Every suite over KernelTest is instantiated for all instruction sets.
-#define LILY_FOR_ALL_INSTRUCTION_SETS(Suite)                                           \
-  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(lily::cpu::available_kernels()), \
+#define LILY_FOR_ALL_INSTRUCTION_SETS(Suite)                                             \
+  INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::ValuesIn(lily::cpu::available_kernels()), \
                            lily::cpu::instruction_set_name)
