@@ -1,4 +1,4 @@
-# What the ARM build compiles, relative to the project's root.
+# What the ARM project compiles, from the repository's root: the kernels with what they need, and their tests.
 set(LILY_ARM_SOURCES
   src/backend/cpu/kernels_generic.cpp
   src/backend/cpu/kernels_neon.cpp
