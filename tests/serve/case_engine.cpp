@@ -69,7 +69,7 @@ std::unique_ptr<Engine> open_case_engine(const Json& server) {
   EngineOptions options;
   options.model = testing::kTinyQ4;
   options.backend = "cpu";
-  options.threads = 1;
+  options.threads = 2;
   options.context = number_of(server, "ctx", 2048);
   options.max_queue = number_of(server, "max_queue", 64);
   Pace pace;

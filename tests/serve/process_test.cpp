@@ -1,0 +1,147 @@
+// Risk: `lily serve` as a process: ports, restarts, signals, keys. The recorded cases SRV-04, SRV-04.b and
+// SRV-05.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "serve/http_client.hpp"
+#include "serve/process.hpp"
+#include "support/fixtures.hpp"
+
+namespace lily::serve_test {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Optional;
+
+// Generous: sanitizers and a busy machine are slow to load.
+constexpr auto kStart = 20s;
+
+std::vector<std::string> serve_command(int port, std::vector<std::string> more = {}) {
+  std::vector<std::string> command = {
+      LILY_PROGRAM,         "serve",     "--model", testing::kTinyQ4.string(), "--port",
+      std::to_string(port), "--threads", "1"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+// A server that is ready, on a port of its own choice when `port` is 0.
+class RunningServer {
+ public:
+  explicit RunningServer(int wanted_port = 0, std::vector<std::string> more = {})
+      : process(serve_command(wanted_port, std::move(more))) {
+    if (!process.wait_for_error_text("ready", kStart)) return;
+    const std::string& log = process.error_text();
+    const std::size_t address = log.find("listening on http://");
+    port = std::stoi(log.substr(log.find(':', address + 20) + 1));
+    for (int tries = 0; tries < 200 && !ready; ++tries) {
+      ready = get(port, "/health").status == 200;  // "ready" is written just before requests are let in
+      if (!ready) std::this_thread::sleep_for(5ms);
+    }
+  }
+  Process process;
+  int port = 0;
+  bool ready = false;
+};
+
+constexpr const char* kEndless =
+    R"({"messages": [{"role": "user", "content": "x"}], "stream": true, "ignore_eos": true, "max_tokens": 30000})";
+
+std::string endless_request() { return request_text("POST", "/v1/chat/completions", kEndless); }
+
+class ServeProcess : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(LILY_PROGRAM)) GTEST_SKIP() << LILY_PROGRAM << " is not built";
+  }
+};
+
+TEST_F(ServeProcess, ASecondServerOnThePortEndsAtOnce) {
+  RunningServer first;
+  ASSERT_TRUE(first.ready) << first.process.error_text();
+  Process second(serve_command(first.port));
+  const auto code = second.wait(2s);
+  ASSERT_TRUE(code) << "still running";
+  EXPECT_NE(*code, 0);
+  EXPECT_NE(second.error_text().find("in use"), std::string::npos) << second.error_text();
+  EXPECT_EQ(get(first.port, "/health").status, 200);
+}
+
+TEST_F(ServeProcess, RestartsWhileAnOldConnectionIsOpen) {
+  int port = 0;
+  std::optional<HttpClient> open;
+  {
+    RunningServer first;
+    ASSERT_TRUE(first.ready) << first.process.error_text();
+    port = first.port;
+    open.emplace(port);
+    open->send(request_text("GET", "/health"));
+    EXPECT_EQ(open->receive().status, 200);
+    first.process.signal(SIGTERM);
+    EXPECT_THAT(first.process.wait(3s), Optional(0));
+  }
+  RunningServer second(port);
+  EXPECT_TRUE(second.ready) << second.process.error_text();
+}
+
+class StopSignal : public ServeProcess, public ::testing::WithParamInterface<int> {};
+
+TEST_P(StopSignal, EndsAStreamAndTheProcess) {
+  RunningServer server;
+  ASSERT_TRUE(server.ready) << server.process.error_text();
+  HttpClient client(server.port);
+  client.send(endless_request());
+  ASSERT_TRUE(client.wait_for("reasoning_content"));
+  server.process.signal(GetParam());
+  EXPECT_THAT(server.process.wait(3s), Optional(0)) << server.process.error_text();
+  const Reply reply = client.receive(1s);
+  EXPECT_TRUE(client.closed_within(1s));
+  EXPECT_NE(reply.body.find("server_stopping"), std::string::npos)
+      << reply.body.substr(reply.body.size() / 2);
+  EXPECT_EQ(reply.body.find("[DONE]"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, StopSignal, ::testing::Values(SIGINT, SIGTERM),
+                         [](const auto& of) { return of.param == SIGINT ? "Interrupt" : "Terminate"; });
+
+TEST_F(ServeProcess, ASecondSignalEndsItAtOnce) {
+  RunningServer server;
+  ASSERT_TRUE(server.ready) << server.process.error_text();
+  HttpClient client(server.port);
+  client.send(endless_request());
+  ASSERT_TRUE(client.wait_for("data: "));
+  server.process.signal(SIGTERM);
+  server.process.signal(SIGINT);
+  // 0 when the graceful way was quicker than the second signal.
+  EXPECT_THAT(server.process.wait(1s), Optional(AnyOf(0, 128 + SIGINT, 128 + SIGTERM)));
+}
+
+TEST_F(ServeProcess, AsksForTheKeysOfAFile) {
+  const auto keys = std::filesystem::temp_directory_path() / "lily-process-keys-test.txt";
+  std::ofstream(keys) << "k1\n";
+  RunningServer server(0, {"--api-key-file", keys.string()});
+  std::filesystem::remove(keys);
+  ASSERT_TRUE(server.ready) << server.process.error_text();
+  EXPECT_EQ(get(server.port, "/v1/models").status, 401);
+  EXPECT_EQ(get(server.port, "/v1/models", {{"Authorization", "Bearer k1"}}).status, 200);
+  EXPECT_EQ(server.process.error_text().find("k1"), std::string::npos);
+}
+
+TEST_F(ServeProcess, BadFlagsEndWithAMessage) {
+  for (const auto& [flag, value] :
+       {std::pair("--host", "no such host"), std::pair("--api-key-file", "/no/such/file")}) {
+    Process process(serve_command(0, {flag, value}));
+    const auto code = process.wait(5s);
+    ASSERT_TRUE(code) << flag;
+    EXPECT_NE(*code, 0) << flag;
+    EXPECT_NE(process.error_text().find("lily: error:"), std::string::npos) << process.error_text();
+  }
+}
+
+}  // namespace
+}  // namespace lily::serve_test
