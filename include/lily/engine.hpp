@@ -17,7 +17,7 @@ enum class Activations { automatic, exact, fast };  // see docs/performance.md, 
 enum class KvFormat { f16, int8 };
 
 struct EngineOptions {
-  std::filesystem::path model;              // checkpoint folder
+  std::filesystem::path model{};            // checkpoint folder
   std::string backend = "auto";             // auto, cpu, reference (cuda, metal, emulator: refused by name)
   int context = 0;                          // tokens per sequence; 0: 32768 or the model's limit if smaller
   int threads = 0;                          // 0: all cores
@@ -25,7 +25,7 @@ struct EngineOptions {
   KvFormat kv = KvFormat::f16;
   int max_queue = 64;                       // requests waiting; beyond it generate() throws overloaded
   std::uint64_t memory_limit = 0;           // bytes the plan may use; 0: the machine's memory
-  Progress progress;
+  Progress progress{};
 };
 
 // What `open` settled on, for people and for /v1/models.

@@ -19,10 +19,10 @@ namespace lily {
 // Unset fields take the checkpoint's generation_config.json, then the values in comments.
 struct SamplingOptions {
   std::optional<float> temperature;         // [0, 2]; 0 is greedy; 1
-  std::optional<int> top_k;                 // >= 0; 0 keeps all; 0
+  std::optional<int> top_k;                 // >= -1; 0 and -1 keep all; 0
   std::optional<float> top_p;               // [0, 1]; 0 keeps the best token only; 1
   std::optional<float> min_p;               // [0, 1]; 0
-  std::optional<float> repetition_penalty;  // (0, 10]; over prompt and answer; 1
+  std::optional<float> repetition_penalty;  // (0, 10]; over prompt and answer, control tokens exempt; 1
   std::optional<float> presence_penalty;    // [-2, 2]; over the answer; 0
   std::optional<float> frequency_penalty;   // [-2, 2]; over the answer; 0
   std::map<TokenId, float> logit_bias;      // each in [-100, 100]
@@ -34,8 +34,8 @@ struct GenerationRequest {
   std::variant<ChatPrompt, std::string, std::vector<TokenId>> prompt;
   SamplingOptions sampling;
   std::optional<int> max_tokens;            // >= 1; unset: up to the context limit
-  std::vector<std::string> stop_strings;    // non-empty each; act on content only
-  bool ignore_eos = false;                  // do not stop at the checkpoint's stop tokens
+  std::vector<std::string> stop_strings;    // at most 64 of 1 to 4096 bytes; act on content only
+  bool ignore_eos = false;                  // never sample the stop tokens, so only limits end the answer
   bool parse_tool_calls = true;             // false: call markup stays content (tool_choice none)
 };
 
@@ -54,7 +54,7 @@ struct Timing {
 
 struct GenerationResult {
   Answer answer;
-  std::vector<TokenId> ids;                 // the completion
+  std::vector<TokenId> ids;                 // the completion, without the stop token
   Usage usage;
   Timing timing;
   SamplingOptions effective;                // what was used, all scalar fields set

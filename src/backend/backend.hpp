@@ -41,9 +41,9 @@ class Sequence {
 using LogitsSink = std::function<void(int position, std::span<const float> logits)>;
 
 struct PrefillControl {
-  std::stop_token stop;                               // checked at every layer of every chunk
-  std::function<void(int done, int total)> progress;  // in tokens; may be called for parts of a chunk
-  LogitsSink every_position;                          // when set, logits of all positions (evaluation)
+  std::stop_token stop{};                               // checked at every layer of every chunk
+  std::function<void(int done, int total)> progress{};  // in tokens; may be called for parts of a chunk
+  LogitsSink every_position{};                          // when set, logits of all positions (evaluation)
 };
 
 // Bytes one decode step must move at a given position, by the model's formulas and the stored formats.

@@ -17,11 +17,12 @@ struct EngineParts {
   std::shared_ptr<const TextProtocol> text;
   std::shared_ptr<const text::Tokenizer> tokenizer;  // the one `text` uses
   checkpoint::GenerationDefaults defaults;           // its eos ids end an answer
-  std::string activations;                           // for info()
+  std::string model_id;                              // for info(), as the next two
+  std::string activations;
   std::string kv;
 };
 
-// Of the options, `model` (its name), `context`, `max_queue` and `memory_limit` count here. The tokens
+// Of the options, `context`, `max_queue` and `memory_limit` count here. The tokens
 // <|im_end|> and <|endoftext|> end an answer whatever the defaults say. Throws as Engine::open does.
 std::unique_ptr<Engine> make_engine(EngineParts parts, const EngineOptions& options);
 

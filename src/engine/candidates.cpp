@@ -18,10 +18,6 @@ namespace {
 constexpr std::size_t kLanes = 16;
 constexpr std::uint32_t kExponentBits = 0x7f800000U;
 
-bool better(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-}
-
 // Largest value of the row; `not_finite` becomes true when it holds an infinity or NaN. Independent lanes let
 // the compiler use vector instructions: 248,320 values in some 20 microseconds.
 float largest(std::span<const float> row, bool& not_finite) {

@@ -14,6 +14,11 @@ struct Candidate {
   TokenId id = 0;
 };
 
+// The order of choice: by logit, then by the lower id.
+inline bool better(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
 // The largest logit of the allowed ids; the lowest id among equal ones. Throws Error(internal) when one of
 // the allowed logits is not finite.
 Candidate best_candidate(std::span<const float> logits, const TokenRanges& allowed);

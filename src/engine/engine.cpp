@@ -53,12 +53,6 @@ class EngineImpl final : public Engine {
   std::atomic<std::uint64_t> requests_{0};
 };
 
-// The folder's name, also when the path ends in a slash or is ".".
-std::string model_id(const std::filesystem::path& folder) {
-  const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
-}
-
 TokenRanges tokens_with_text(const EngineParts& parts) {
   const int rows = parts.backend->dimensions().vocabulary;
   if (parts.tokenizer->size() > static_cast<std::size_t>(rows)) {
@@ -83,7 +77,7 @@ EngineImpl::EngineImpl(EngineParts parts, const EngineOptions& options)
       stop_ids_(end_tokens(parts_)),
       queue_(options.max_queue) {
   const model::Dimensions& dims = parts_.backend->dimensions();
-  info_.model_id = model_id(options.model);
+  info_.model_id = std::move(parts_.model_id);
   info_.backend = parts_.backend->description();
   info_.context = resolve_context(dims, options.context);
   check_plan(memory_needs(*parts_.backend), dims, info_.context, options.memory_limit);
@@ -130,6 +124,15 @@ std::unique_ptr<Engine> make_engine(EngineParts parts, const EngineOptions& opti
 }  // namespace lily::engine
 
 namespace lily {
+namespace {
+
+// The folder's name, also when the path ends in a slash or is ".".
+std::string model_id(const std::filesystem::path& folder) {
+  const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+}  // namespace
 
 std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   engine::LoadedModel model = engine::open_model(options, options.context);
@@ -138,6 +141,7 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   parts.tokenizer = text::Tokenizer::load_checkpoint(options.model);
   parts.text = TextProtocol::open(options.model);
   parts.defaults = checkpoint::read_generation_defaults(options.model);
+  parts.model_id = model_id(options.model);
   parts.activations = std::move(model.activations);
   parts.kv = std::move(model.kv);
   return engine::make_engine(std::move(parts), options);

@@ -17,8 +17,7 @@ bool read_prompt(const GenerationModel& model, backend::Sequence& sequence, std:
                  std::span<const TokenId> prompt, const GenerationCallbacks& callbacks,
                  const std::stop_token& stop) {
   try {
-    model.backend.prefill(sequence, prompt, logits,
-                          {.stop = stop, .progress = callbacks.prefill, .every_position = {}});
+    model.backend.prefill(sequence, prompt, logits, {.stop = stop, .progress = callbacks.prefill});
     return true;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::cancelled) return false;

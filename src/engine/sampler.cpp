@@ -2,16 +2,20 @@
 #include "engine/sampler.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace lily::engine {
 namespace {
 
 constexpr float kBannedBias = -100;
-// First guess at how many tokens the nucleus of a top-p without top-k holds; grows when it was too small.
-constexpr int kNucleusGuess = 64;
-constexpr int kNucleusGrowth = 16;
+// Buckets of a histogram over log weights relative to the best token; the last one holds all that is lighter
+// than e^-64.
+constexpr std::size_t kBuckets = 1024;
+constexpr float kBucketsPerUnit = 16;
+constexpr float kLastBucket = kBuckets - 1;
 
 }  // namespace
 
@@ -67,13 +71,33 @@ float Sampler::weight(float logit, Candidate best) const {
   return std::exp((logit - best.logit) / settings_.temperature);
 }
 
-double Sampler::total_weight(std::span<const float> logits, Candidate best) const {
-  double total = 0;
-  for (const TokenRange& range : allowed_) {
-    for (TokenId id = range.begin; id < range.end; ++id) {
-      total += weight(logits[static_cast<std::size_t>(id)], best);
+// Collects the best tokens that together hold at least top_p of the weight, best first, and returns the
+// weight of all. A histogram over the distance to the best logit finds them without sorting the whole
+// vocabulary.
+double Sampler::collect_nucleus(std::span<const float> logits, Candidate best) {
+  std::array<double, kBuckets> weights{};
+  const auto for_each = [&](const auto& use) {
+    for (const TokenRange& range : allowed_) {
+      for (TokenId id = range.begin; id < range.end; ++id) {
+        const float logit = logits[static_cast<std::size_t>(id)];
+        const float distance = (best.logit - logit) / settings_.temperature;
+        use(Candidate{logit, id},
+            static_cast<std::size_t>(std::min(distance * kBucketsPerUnit, kLastBucket)));
+      }
     }
+  };
+  for_each(
+      [&](Candidate candidate, std::size_t bucket) { weights[bucket] += weight(candidate.logit, best); });
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::size_t last = 0;
+  for (double held = weights[0]; held < settings_.top_p * total && last + 1 < kBuckets;
+       held += weights[++last]) {
   }
+  candidates_.clear();
+  for_each([&](Candidate candidate, std::size_t bucket) {
+    if (bucket <= last) candidates_.push_back(candidate);
+  });
+  std::sort(candidates_.begin(), candidates_.end(), better);
   return total;
 }
 
@@ -104,23 +128,12 @@ TokenId Sampler::draw_from_all(std::span<const float> logits, Candidate best) {
 }
 
 TokenId Sampler::draw_from_candidates(std::span<const float> logits, Candidate best) {
-  const auto kept_weight = [&] {
-    double total = 0;
-    for (const Candidate& candidate : candidates_) total += weight(candidate.logit, best);
-    return total;
-  };
   double total = 0;
   if (settings_.top_k > 0) {
     best_candidates(logits, allowed_, settings_.top_k, candidates_);
-    total = kept_weight();
+    for (const Candidate& candidate : candidates_) total += weight(candidate.logit, best);
   } else {
-    total = total_weight(logits, best);
-    int count = kNucleusGuess;
-    do {
-      best_candidates(logits, allowed_, count, candidates_);
-      count = std::min(count, std::numeric_limits<int>::max() / kNucleusGrowth) * kNucleusGrowth;
-    } while (kept_weight() < settings_.top_p * total &&
-             candidates_.size() < static_cast<std::size_t>(allowed_.count()));
+    total = collect_nucleus(logits, best);
   }
 
   // The shortest run of best tokens that holds top_p of the weight, and of those the ones min-p allows.

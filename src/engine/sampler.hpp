@@ -33,7 +33,7 @@ class Sampler {
   void mark_repeated(TokenId id);
   TokenId draw_from_all(std::span<const float> logits, Candidate best);
   TokenId draw_from_candidates(std::span<const float> logits, Candidate best);
-  double total_weight(std::span<const float> logits, Candidate best) const;
+  double collect_nucleus(std::span<const float> logits, Candidate best);
   // Relative to the best token, so the largest is 1.
   float weight(float logit, Candidate best) const;
 

@@ -39,8 +39,7 @@ class GoldenTest : public ::testing::TestWithParam<GoldenCase> {
   // Runs all ids at once and hands over the logits of every position.
   void run(const std::vector<TokenId>& ids, backend::LogitsSink sink) {
     const auto sequence = backend_->new_sequence(static_cast<int>(ids.size()));
-    backend_->prefill(*sequence, ids, logits_,
-                      {.stop = {}, .progress = {}, .every_position = std::move(sink)});
+    backend_->prefill(*sequence, ids, logits_, {.every_position = std::move(sink)});
     EXPECT_EQ(sequence->position(), static_cast<int>(ids.size()));
   }
 

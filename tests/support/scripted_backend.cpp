@@ -99,7 +99,6 @@ class ScriptedBackend final : public backend::Backend {
   }
 
   TokenId token(int step) const {
-    if (script_.token_at) return script_.token_at(step);
     return script_.tokens[static_cast<std::size_t>(step) % script_.tokens.size()];
   }
 

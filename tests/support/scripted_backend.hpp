@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -12,16 +11,14 @@
 namespace lily::testing {
 
 struct Script {
-  std::vector<TokenId> tokens;  // answer token n is tokens[n]; after the last one it begins anew
-  // When set, decides the answer token instead; `step` counts from 0.
-  std::function<TokenId(int step)> token_at;
+  std::vector<TokenId> tokens{};  // answer token n is tokens[n]; after the last one it begins anew
   int vocabulary = 512;
   int max_positions = 4096;
   int chunk = 16;  // prefill checks for a stop after this many tokens
   std::chrono::milliseconds token_delay{0};
   std::chrono::milliseconds chunk_delay{0};
-  std::optional<int> nan_at;    // answer token whose logits hold a NaN
-  std::optional<int> error_at;  // answer token whose computation throws Error(device)
+  std::optional<int> nan_at{};    // answer token whose logits hold a NaN
+  std::optional<int> error_at{};  // answer token whose computation throws Error(device)
   std::uint64_t weight_bytes = 1 << 20;
   std::uint64_t bytes_per_token = 2048;  // of a sequence
 };

@@ -1,0 +1,110 @@
+// Opening real checkpoints, and whole answers of the trained mini model on the reference backend.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "lily/engine.hpp"
+#include "lily/error.hpp"
+#include "support/fixtures.hpp"
+#include "support/raises.hpp"
+#include "support/scripted_engine.hpp"
+
+namespace lily {
+namespace {
+
+EngineOptions options_for(const std::filesystem::path& model, const std::string& backend = "reference") {
+  EngineOptions options;
+  options.model = model;
+  options.backend = backend;
+  options.context = 2048;
+  return options;
+}
+
+TEST(Open, SaysWhatItSettledOn) {
+  const auto engine = Engine::open(options_for(testing::kMini / ""));
+  const EngineInfo& info = engine->info();
+  EXPECT_EQ(info.model_id, "lily-mini");
+  EXPECT_EQ(info.backend.rfind("reference (", 0), 0U) << info.backend;
+  EXPECT_EQ(info.context, 2048);
+  EXPECT_EQ(static_cast<std::size_t>(info.vocabulary_size), engine->text().vocabulary_size());
+  EXPECT_GT(info.weight_bytes, 1U << 20);
+  EXPECT_GT(info.sequence_bytes, 2048U);
+  EXPECT_EQ(info.kv, "f32");
+}
+
+TEST(Open, AutoPicksTheReferenceForUnquantizedWeights) {
+  const auto engine = Engine::open(options_for(testing::kTinyBf16, "auto"));
+  EXPECT_EQ(engine->info().backend.rfind("reference", 0), 0U) << engine->info().backend;
+}
+
+TEST(Open, KnownButMissingBackendsAreRefusedByName) {
+  for (const std::string name : {"cuda", "metal", "emulator"}) {
+    const Error error = testing::raised([&] { Engine::open(options_for(testing::kTinyQ4, name)); });
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+    testing::expect_mentions(error, name);
+  }
+  const Error error = testing::raised([&] { Engine::open(options_for(testing::kTinyQ4, "tpu")); });
+  EXPECT_EQ(error.kind(), ErrorKind::bad_input);
+  testing::expect_mentions(error, "tpu");
+}
+
+TEST(Open, OptionsTheReferenceWouldIgnoreAreRefused) {
+  EngineOptions options = options_for(testing::kTinyQ4);
+  options.kv = KvFormat::int8;
+  EXPECT_EQ(testing::raised([&] { Engine::open(options); }).kind(), ErrorKind::unsupported);
+  options.kv = KvFormat::f16;
+  options.activations = Activations::fast;
+  EXPECT_EQ(testing::raised([&] { Engine::open(options); }).kind(), ErrorKind::unsupported);
+}
+
+TEST(Open, OptionsOutOfRangeAreRefused) {
+  const auto refuse = [](const std::function<void(EngineOptions&)>& spoil) {
+    EngineOptions options = options_for(testing::kTinyQ4);
+    spoil(options);
+    const Error error = testing::raised([&] { Engine::open(options); });
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input) << error.what();
+    return error;
+  };
+  testing::expect_mentions(refuse([](EngineOptions& o) { o.context = -1; }), "context");
+  testing::expect_mentions(refuse([](EngineOptions& o) { o.threads = -1; }), "threads");
+  testing::expect_mentions(refuse([](EngineOptions& o) { o.threads = 100000; }), "threads");
+  testing::expect_mentions(refuse([](EngineOptions& o) { o.max_queue = -1; }), "max_queue");
+}
+
+TEST(Open, AMissingFolderIsNamed) {
+  const Error error = testing::raised([&] { Engine::open(options_for("/nowhere/model")); });
+  testing::expect_mentions(error, "/nowhere/model");
+}
+
+TEST(MiniModel, AnswersAGreetingAndEndsItsTurn) {
+  const auto engine = Engine::open(options_for(testing::kMini));
+  GenerationRequest request = testing::ask("Hello!", false);
+  request.max_tokens = 60;
+  const GenerationResult result = engine->generate(request, {}, {});
+  EXPECT_FALSE(result.answer.content.empty());
+  EXPECT_EQ(result.answer.finish_reason, FinishReason::stop) << result.answer.content;
+  EXPECT_EQ(result.usage.prompt_tokens, static_cast<int>(engine->check(request).size()));
+  EXPECT_GT(result.timing.prefill.count(), 0);
+  EXPECT_GT(result.timing.decode.count(), 0);
+  RecordProperty("answer", result.answer.content);
+}
+
+TEST(MiniModel, TheSameSeedGivesTheSameTextWithAnyNumberOfThreads) {
+  GenerationRequest request = testing::ask("Tell me something.", true);
+  request.max_tokens = 24;
+  request.sampling.temperature = 1.5F;
+  request.sampling.seed = 11;
+  std::vector<std::vector<TokenId>> answers;
+  for (const int threads : {1, 2}) {
+    EngineOptions options = options_for(testing::kMini);
+    options.threads = threads;
+    const auto engine = Engine::open(options);
+    answers.push_back(engine->generate(request, {}, {}).ids);
+    answers.push_back(engine->generate(request, {}, {}).ids);
+  }
+  EXPECT_FALSE(answers[0].empty());
+  for (const auto& answer : answers) EXPECT_EQ(answer, answers[0]);
+}
+
+}  // namespace
+}  // namespace lily
