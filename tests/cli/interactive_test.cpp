@@ -142,5 +142,14 @@ TEST(ChatTerminal, control_c_stops_the_answer_and_not_the_program) {
   EXPECT_EQ(terminal.wait(), 0);
 }
 
+TEST(RunTerminal, control_c_ends_the_answer_with_the_status_of_an_interrupt) {
+  Terminal terminal({"run", "--model", kTinyQ4.string(), "--backend", "reference", "--temperature", "0",
+                     "--stats", "Hello"});
+  ASSERT_TRUE(terminal.shows("\x1b[2m")) << "no dimmed reasoning: " << terminal.screen();
+  terminal.type(kControlC);
+  EXPECT_EQ(terminal.wait(), 130) << terminal.screen();
+  EXPECT_TRUE(terminal.shows("\x1b[0m")) << "the terminal is left dimmed: " << terminal.screen();
+}
+
 }  // namespace
 }  // namespace lily::testing
