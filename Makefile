@@ -1,10 +1,10 @@
 # The short front door; CMakePresets.json holds the configurations and tools/ the scripts.
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: help setup build demo test test-long test-asan test-tsan bench format lint clean
+.PHONY: help setup configure build demo test test-long test-asan test-tsan bench format lint clean
 
 help:
-	@echo "make setup      install what is missing (Debian packages, Python and Node peers of the tests)"
+	@echo "make setup      install what is missing for everything below (Debian packages, peers of the tests)"
 	@echo "make build      build build/lily (Release)"
 	@echo "make demo       serve the small model, stream an answer and run a tool call against it"
 	@echo "make test       all tests but the long ones"
@@ -16,19 +16,23 @@ help:
 	@echo "make clean      remove the build folders"
 
 setup:
-	@tools/setup.sh
+	@tools/setup.sh --tests
 
-build: setup
+configure:
+	@tools/setup.sh
 	@cmake --preset release > /dev/null
+
+build: configure
 	@cmake --build --preset release --parallel $(JOBS)
 
-demo: build
+demo: configure
+	@cmake --build --preset release --parallel $(JOBS) --target lily
 	@tools/demo.sh build/lily models/lily-mini
 
-test: build
+test: setup build
 	@ctest --preset release --parallel $(JOBS)
 
-test-long: build
+test-long: setup build
 	@ctest --preset long
 
 test-asan: setup
@@ -47,7 +51,7 @@ bench: build
 format:
 	@tools/format.sh --fix
 
-lint: build
+lint: setup build
 	@tools/format.sh --check
 	@tools/lint.sh
 

@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# Installs what Lily's build, tests and demo need and this machine lacks; does nothing, quickly, when all of it
-# is there. Debian and Ubuntu: packages by apt-get. macOS: prints the Homebrew line. Peers of the tests (Python
-# and Node clients) go into build/ and never into the system.
+# Installs what Lily's build and demo need and this machine lacks, and with --tests what the tests and checks need
+# too; does nothing, quickly, when all of it is there. Debian and its relatives: packages by apt-get. macOS: names
+# the Homebrew packages. Peers of the tests (Python packages, Node clients) go into build/, never into the system.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Product: compiler, build tools, libraries.
-packages=(g++ cmake ninja-build ccache pkg-config make git
+with_tests=false
+case "${1:-}" in
+  "") ;;
+  --tests) with_tests=true ;;
+  *) echo "usage: tools/setup.sh [--tests]" >&2; exit 2 ;;
+esac
+
+# Compiler, build tools and libraries; jq and curl for the demo.
+packages=(g++ cmake ninja-build ccache pkg-config make git python3 xz-utils jq curl
           libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libcpp-httplib-dev libpcre2-dev
-          libutf8proc-dev libedit-dev)
-# Tests, demo, checks.
-packages+=(libgtest-dev libgmock-dev googletest clang-format clang-tidy jq curl xz-utils
-           python3 python3-venv python3-jinja2 g++-aarch64-linux-gnu qemu-user)
+          libutf8proc-dev libedit-dev libgtest-dev libgmock-dev)
+$with_tests && packages+=(clang-format clang-tidy python3-venv python3-jinja2
+                          googletest g++-aarch64-linux-gnu qemu-user)
 
 install_debian_packages() {
   local missing=() package
@@ -19,15 +25,16 @@ install_debian_packages() {
     dpkg-query --show --showformat '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
       missing+=("$package")
   done
-  # Node may also come from elsewhere than Debian.
-  command -v node > /dev/null || missing+=(nodejs)
-  command -v npm > /dev/null || missing+=(npm)
   ((${#missing[@]})) || return 0
-  echo "setup: installing ${missing[*]}"
+  apt_install "${missing[@]}"
+}
+
+apt_install() {
+  echo "setup: installing $*"
   local root=()
   ((EUID == 0)) || root=(sudo)
   "${root[@]}" apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "$@" \
     > /dev/null
 }
 
@@ -47,9 +54,12 @@ install_node_peers() {
   local source=tests/serve/openai-client target=build/openai-client
   [[ -f "$source/package-lock.json" ]] || return 0
   cmp -s "$source/package-lock.json" "$target/installed.json" && return 0
-  if ! command -v npm > /dev/null; then
-    echo "setup: notice: no npm; the tests with the OpenAI client will be skipped" >&2
-    return 0
+  # Node may come from elsewhere than Debian; without it nothing else is held up.
+  if ! { command -v node && command -v npm; } > /dev/null; then
+    { command -v dpkg-query > /dev/null && apt_install nodejs npm; } || {
+      echo "setup: notice: no Node; the tests with the OpenAI client will be skipped" >&2
+      return 0
+    }
   fi
   echo "setup: Node clients of the tests into $target"
   mkdir -p "$target"
@@ -70,5 +80,7 @@ elif [[ "$(uname)" == Darwin ]]; then
 else
   echo "setup: notice: neither Debian nor macOS; install by hand what README.md lists" >&2
 fi
-install_python_peers
-install_node_peers
+if $with_tests; then
+  install_python_peers
+  install_node_peers
+fi
