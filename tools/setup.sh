@@ -13,7 +13,7 @@ case "${1:-}" in
 esac
 
 # Compiler, build tools and libraries; jq and curl for the demo.
-packages=(g++ cmake ninja-build ccache pkg-config make git python3 xz-utils jq curl
+packages=(g++ cmake ninja-build ccache pkg-config make git python3 jq curl
           libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libcpp-httplib-dev libpcre2-dev
           libutf8proc-dev libedit-dev libgtest-dev libgmock-dev)
 $with_tests && packages+=(clang-format clang-tidy python3-venv python3-jinja2
