@@ -188,7 +188,7 @@ constexpr void fill_tiles(Tile* tiles, std::integer_sequence<int, kIndex...> /*u
 template <bool kExact, int kPlanes>
 void matmul_as(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
                float* out, std::ptrdiff_t stride) {
-  constexpr int kMost = kExact ? Simd::kTileTokensExact : Simd::kTileTokensFast;
+  static constexpr int kMost = kExact ? Simd::kTileTokensExact : Simd::kTileTokensFast;
   using Counts = std::make_integer_sequence<int, kMost>;
   static constexpr auto kTiles = [] {
     struct {
