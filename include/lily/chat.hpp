@@ -17,14 +17,14 @@ enum class Role { system, developer, user, assistant, tool };
 struct ToolCall {
   std::string id;
   std::string name;
-  Json arguments;                 // an object, keys in order; {} when there are none
+  Json arguments;  // an object, keys in order; {} when there are none
 };
 
 // One piece of a message's content. Images and videos render as placeholders; the engine refuses them later.
 struct ContentPart {
   enum class Kind { text, image, video };
   Kind kind = Kind::text;
-  std::string text;               // of a text part
+  std::string text;  // of a text part
 };
 
 struct Message {
@@ -38,19 +38,19 @@ struct Message {
 // Everything that decides the prompt text of a conversation.
 struct ChatPrompt {
   std::vector<Message> messages;
-  std::vector<Json> tools;               // each printed as received
+  std::vector<Json> tools;  // each printed as received
   bool enable_thinking = true;
-  bool preserve_thinking = false;        // keep the reasoning of every assistant turn
-  bool add_vision_id = false;            // number the images and videos: "Picture 1: "
+  bool preserve_thinking = false;  // keep the reasoning of every assistant turn
+  bool add_vision_id = false;      // number the images and videos: "Picture 1: "
   bool add_generation_prompt = true;
-  bool continue_final_message = false;   // the last assistant message is the beginning of the answer
+  bool continue_final_message = false;  // the last assistant message is the beginning of the answer
 };
 
 // Reads `messages`, `tools`, `add_generation_prompt`, `continue_final_message`, `enable_thinking`,
-// `preserve_thinking` and `add_vision_id` (each of these three also inside `chat_template_kwargs`, which wins)
-// and `reasoning_effort` ("none" and "minimal" switch thinking off where enable_thinking is not given) of an
-// OpenAI-shaped body. Other members are ignored; options left out or null keep their value in `defaults`.
-// Throws Error(bad_input) whose param() names the field, such as "messages[0].content[1].type".
+// `preserve_thinking` and `add_vision_id` (each of these three also inside `chat_template_kwargs`, which
+// wins) and `reasoning_effort` ("none" and "minimal" switch thinking off where enable_thinking is not given)
+// of an OpenAI-shaped body. Other members are ignored; options left out or null keep their value in
+// `defaults`. Throws Error(bad_input) whose param() names the field, such as "messages[0].content[1].type".
 ChatPrompt parse_chat_prompt(const Json& body, const ChatPrompt& defaults = {});
 
 // Why an answer ended.
@@ -62,7 +62,7 @@ struct ToolCallDelta {
   std::size_t index = 0;
   std::string id;
   std::string name;
-  std::string arguments;          // the next piece of the arguments' JSON text
+  std::string arguments;  // the next piece of the arguments' JSON text
 };
 
 // What a step added to the answer. All text is valid UTF-8.
@@ -80,7 +80,7 @@ struct Answer {
   struct Call {
     std::string id;
     std::string name;
-    std::string arguments;        // JSON text of an object
+    std::string arguments;  // JSON text of an object
   };
   std::vector<Call> tool_calls;
   FinishReason finish_reason = FinishReason::stop;

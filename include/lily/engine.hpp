@@ -17,27 +17,27 @@ enum class Activations { automatic, exact, fast };  // see docs/performance.md, 
 enum class KvFormat { f16, int8 };
 
 struct EngineOptions {
-  std::filesystem::path model{};            // checkpoint folder
-  std::string backend = "auto";             // auto, cpu, reference (cuda, metal, emulator: refused by name)
-  int context = 0;                          // tokens per sequence; 0: 32768 or the model's limit if smaller
-  int threads = 0;                          // 0: all cores
+  std::filesystem::path model{};  // checkpoint folder
+  std::string backend = "auto";   // auto, cpu, reference (cuda, metal, emulator: refused by name)
+  int context = 0;                // tokens per sequence; 0: 32768 or the model's limit if smaller
+  int threads = 0;                // 0: all cores
   Activations activations = Activations::automatic;
   KvFormat kv = KvFormat::f16;
-  int max_queue = 64;                       // requests waiting; beyond it generate() throws overloaded
-  std::uint64_t memory_limit = 0;           // bytes the plan may use; 0: the machine's memory
+  int max_queue = 64;              // requests waiting; beyond it generate() throws overloaded
+  std::uint64_t memory_limit = 0;  // bytes the plan may use; 0: the machine's memory
   Progress progress{};
 };
 
 // What `open` settled on, for people and for /v1/models.
 struct EngineInfo {
-  std::string model_id;                     // the folder's name
-  std::string backend;                      // "cpu (avx512-vnni, 2 threads)"
+  std::string model_id;  // the folder's name
+  std::string backend;   // "cpu (avx512-vnni, 2 threads)"
   int context = 0;
-  int vocabulary_size = 0;                  // addressable ids
+  int vocabulary_size = 0;  // addressable ids
   std::uint64_t weight_bytes = 0;
-  std::uint64_t sequence_bytes = 0;         // state of one sequence at full context
-  std::string activations;                  // "auto (decode exact, prefill fast)"
-  std::string kv;                           // "f16"
+  std::uint64_t sequence_bytes = 0;  // state of one sequence at full context
+  std::string activations;           // "auto (decode exact, prefill fast)"
+  std::string kv;                    // "f16"
 };
 
 // Thread-safe. Requests run one at a time in the order of arrival.

@@ -33,17 +33,17 @@ struct GenerationRequest {
   // A conversation, text to continue (control literals are matched), or ids.
   std::variant<ChatPrompt, std::string, std::vector<TokenId>> prompt;
   SamplingOptions sampling;
-  std::optional<int> max_tokens;            // >= 1; unset: up to the context limit
-  std::vector<std::string> stop_strings;    // at most 64 of 1 to 4096 bytes; act on content only
-  bool ignore_eos = false;                  // never sample the stop tokens, so only limits end the answer
-  bool parse_tool_calls = true;             // false: call markup stays content (tool_choice none)
+  std::optional<int> max_tokens;          // >= 1; unset: up to the context limit
+  std::vector<std::string> stop_strings;  // at most 64 of 1 to 4096 bytes; act on content only
+  bool ignore_eos = false;                // never sample the stop tokens, so only limits end the answer
+  bool parse_tool_calls = true;           // false: call markup stays content (tool_choice none)
 };
 
 struct Usage {
   int prompt_tokens = 0;
-  int cached_tokens = 0;                    // of the prompt, not computed again
+  int cached_tokens = 0;  // of the prompt, not computed again
   int completion_tokens = 0;
-  int reasoning_tokens = 0;                 // of the completion
+  int reasoning_tokens = 0;  // of the completion
 };
 
 struct Timing {
@@ -54,10 +54,10 @@ struct Timing {
 
 struct GenerationResult {
   Answer answer;
-  std::vector<TokenId> ids;                 // the completion, without the stop token
+  std::vector<TokenId> ids;  // the completion, without the stop token
   Usage usage;
   Timing timing;
-  SamplingOptions effective;                // what was used, all scalar fields set
+  SamplingOptions effective;  // what was used, all scalar fields set
 };
 
 // Called from the generating thread. Exceptions they throw end the request and reach the caller.

@@ -12,9 +12,10 @@
 namespace lily {
 
 struct BenchmarkOptions {
-  std::vector<int> prompts = {512};  // tokens of the synthetic prompt: id[i] = (i * 2654435761 mod 2^32) mod vocab
-  std::vector<int> depths = {0};     // tokens already in the sequence before the measured prompt
-  int decode = 64;                   // measured decode steps
+  std::vector<int> prompts = {
+      512};  // tokens of the synthetic prompt: id[i] = (i * 2654435761 mod 2^32) mod vocab
+  std::vector<int> depths = {0};  // tokens already in the sequence before the measured prompt
+  int decode = 64;                // measured decode steps
 };
 
 // One (prompt, depth). The contract is in docs/performance.md.
@@ -24,16 +25,16 @@ struct BenchmarkRow {
   int depth = 0;
   double prefill_tok_s = 0;
   double decode_tok_s = 0;
-  double bytes_per_token = 0;       // read and written by one decode step at this depth
-  double gb_per_s = 0;              // bytes_per_token * decode_tok_s
-  double stream_gb_per_s = 0;       // the machine's read limit, measured in this run
-  double int8_tera_ops = 0;         // the machine's int8 limit with the instruction set in use
-  double limit_share = 0;           // gb_per_s / stream_gb_per_s
-  double prefill_limit_share = 0;   // prefill operations per second / int8 limit
+  double bytes_per_token = 0;      // read and written by one decode step at this depth
+  double gb_per_s = 0;             // bytes_per_token * decode_tok_s
+  double stream_gb_per_s = 0;      // the machine's read limit, measured in this run
+  double int8_tera_ops = 0;        // the machine's int8 limit with the instruction set in use
+  double limit_share = 0;          // gb_per_s / stream_gb_per_s
+  double prefill_limit_share = 0;  // prefill operations per second / int8 limit
   std::string activations;
   std::string kv;
   std::uint64_t peak_rss_bytes = 0;
-  std::string digest;               // FNV-1a 64 over the decoded ids, 16 hex digits
+  std::string digest;  // FNV-1a 64 over the decoded ids, 16 hex digits
 };
 
 // Runs every (prompt, depth) after a warm-up and calls `row` for each. Throws as Engine::open does.
@@ -44,11 +45,11 @@ void benchmark(const EngineOptions& engine, const BenchmarkOptions& options,
 struct EvaluationRow {
   std::string entry;
   int positions = 0;
-  double max_abs_error = 0;         // of logits, over the positions that the file stores; NaN when none
-  double top1 = 0;                  // share of positions with the stored argmax
-  double perplexity_ratio = 0;      // ours over the stored one
-  double kl = 0;                    // mean KL(stored || ours), nats; NaN when the file has no full logits
-  int greedy_equal = 0;             // leading greedy ids equal; 0 for entries without ids
+  double max_abs_error = 0;     // of logits, over the positions that the file stores; NaN when none
+  double top1 = 0;              // share of positions with the stored argmax
+  double perplexity_ratio = 0;  // ours over the stored one
+  double kl = 0;                // mean KL(stored || ours), nats; NaN when the file has no full logits
+  int greedy_equal = 0;         // leading greedy ids equal; 0 for entries without ids
 };
 
 void evaluate(const EngineOptions& engine, const std::filesystem::path& golden,

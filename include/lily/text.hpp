@@ -23,8 +23,8 @@ struct PromptSegment {
 
 struct RenderedPrompt {
   std::vector<PromptSegment> segments;
-  bool in_think = false;          // the answer begins inside the think block
-  std::string text() const;       // all segments joined
+  bool in_think = false;     // the answer begins inside the think block
+  std::string text() const;  // all segments joined
 };
 
 // Thread-safe after construction.

@@ -36,7 +36,8 @@ inline std::uint16_t float_to_half(float value) {
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);
   if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);
-  if (magnitude < 0x38800000U) {  // below 2^-14: adding 0.5 lines the 2^-24 steps up with the last mantissa bit
+  if (magnitude <
+      0x38800000U) {  // below 2^-14: adding 0.5 lines the 2^-24 steps up with the last mantissa bit
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U));
   }

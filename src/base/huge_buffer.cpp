@@ -12,7 +12,9 @@ namespace lily {
 
 namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t round_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
+constexpr std::size_t round_up(std::size_t value, std::size_t step) {
+  return (value + step - 1) / step * step;
+}
 }  // namespace
 
 HugeBuffer::HugeBuffer(std::size_t bytes, const char* what) {
@@ -23,8 +25,8 @@ HugeBuffer::HugeBuffer(std::size_t bytes, const char* what) {
   const std::size_t mapped = huge ? size + kHugePage : size;
   void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) {
-    throw Error(ErrorKind::out_of_memory,
-                fmt::format("cannot reserve {:.1f} MiB for {}", static_cast<double>(bytes) / (1 << 20), what));
+    throw Error(ErrorKind::out_of_memory, fmt::format("cannot reserve {:.1f} MiB for {}",
+                                                      static_cast<double>(bytes) / (1 << 20), what));
   }
   auto begin = reinterpret_cast<std::uintptr_t>(raw);
   if (huge) {

@@ -7,8 +7,8 @@
 
 namespace lily {
 
-// The calling thread takes part, so a pool of N threads starts N - 1. Loops must be started by one thread at a
-// time. Results never depend on the number of threads as long as a body's work depends on its index only.
+// The calling thread takes part, so a pool of N threads starts N - 1. Loops must be started by one thread at
+// a time. Results never depend on the number of threads as long as a body's work depends on its index only.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // >= 1

@@ -33,7 +33,8 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
-  // Linux lets one writer into a file at a time and lets the others spin; waiting here leaves them the processor.
+  // Linux lets one writer into a file at a time and lets the others spin; waiting here leaves them the
+  // processor.
   const std::lock_guard lock(mutex_);
   while (!bytes.empty()) {
     const std::size_t length = std::min(bytes.size(), kLongestWrite);

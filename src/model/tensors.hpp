@@ -21,8 +21,8 @@ enum class TensorKind {
 };
 
 struct TensorSpec {
-  std::string name;                   // full name; for a matrix the module path is the name without ".weight"
-  std::vector<std::int64_t> shape;    // logical (unpacked)
+  std::string name;                 // full name; for a matrix the module path is the name without ".weight"
+  std::vector<std::int64_t> shape;  // logical (unpacked)
   TensorKind kind = TensorKind::matrix;
 };
 

@@ -50,7 +50,7 @@ struct Weights {
   EmbeddingTable embedding;
   PackedMatrix head;
   std::vector<float> final_norm;
-  HugeBuffer arena;            // everything packed
+  HugeBuffer arena;  // everything packed
 };
 
 // Reads every matrix once, in file order, in parallel, straight into its packed place. Throws Error:
