@@ -45,6 +45,7 @@ void AnswerBuilder::begin_call(std::string_view name) {
 }
 
 void AnswerBuilder::arguments(std::string_view json) {
+  if (json.empty()) return;
   answer_.tool_calls.back().arguments += json;
   const std::size_t index = calls_begun_ - 1;
   if (delta_.tool_calls.empty() || delta_.tool_calls.back().index != index) {

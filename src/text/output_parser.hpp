@@ -34,7 +34,7 @@ class OutputParser {
   const Answer& answer() const noexcept;
 
  private:
-  struct Impl;
+  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 
