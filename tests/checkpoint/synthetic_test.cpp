@@ -4,15 +4,22 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <functional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "backend/reference/reference_backend.hpp"
+#include "base/thread_pool.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/edited_checkpoint.hpp"
 #include "checkpoint/synthetic_tokenizer.hpp"
 #include "checkpoint/synthetic_values.hpp"
+#include "checkpoint/writer.hpp"
 #include "lily/error.hpp"
 #include "lily/synth.hpp"
 #include "lily/text.hpp"
@@ -122,6 +129,57 @@ TEST(Synthetic, WeightsAreCentredAndScaled) {
       EXPECT_TRUE(value >= 0 && value <= std::log(16.1F)) << value;
     for (const float value : layer.delta_net->dt_bias) EXPECT_TRUE(value > -7 && value < -2) << value;
   }
+}
+
+// The tiny model with as many layers as the real one: the residual must neither die nor grow out of hand, and
+// every expert must get work, or speed measured on such a checkpoint would say nothing.
+TEST(Synthetic, FortyLayersStayInRangeAndUseAllExperts) {
+  const TemporaryFolder folder;
+  model::Dimensions dims = checkpoint::synthetic_preset("tiny").dimensions;
+  while (dims.layer_count() < 40) {
+    dims.layers.push_back(dims.layer_count() % 4 == 3 ? model::LayerKind::attention
+                                                      : model::LayerKind::delta_net);
+  }
+  const std::vector<checkpoint::SyntheticTensor> tensors = checkpoint::synthetic_tensors(dims);
+  std::vector<checkpoint::OutputTensor> outputs;
+  for (const checkpoint::SyntheticTensor& tensor : tensors) outputs.push_back(tensor.output);
+  ThreadPool threads(2);
+  const auto fill = [&](std::size_t tensor, std::uint64_t offset, std::span<std::byte> out) {
+    checkpoint::fill_synthetic(tensors[tensor], 1, offset, out);
+  };
+  checkpoint::write_shards(folder.path(), outputs, std::uint64_t{1} << 40, fill, threads, {});
+  write_file(folder.path() / "config.json", checkpoint::synthetic_config(dims, 479).dump());
+  const auto checkpoint = checkpoint::Checkpoint::open(folder.path());
+
+  std::set<std::size_t> used;  // by layer 20's router, on hidden states normalized as before it
+  const auto observe = [&](int layer, int position, std::span<const float> hidden) {
+    double squares = 0;
+    for (const float value : hidden) squares += static_cast<double>(value) * value;
+    const double rms = std::sqrt(squares / static_cast<double>(hidden.size()));
+    EXPECT_TRUE(rms > 0.5 && rms < 8) << "rms " << rms << " after layer " << layer << " at " << position;
+    if (layer != 20) return;
+    std::vector<std::pair<double, std::size_t>> logits;
+    std::vector<float> row(hidden.size());
+    const checkpoint::Matrix& router = checkpoint->layers()[20].moe.router;
+    for (std::int64_t expert = 0; expert < router.rows; ++expert) {
+      checkpoint::decode_row(*checkpoint, router, 0, expert, row);
+      double logit = 0;
+      for (std::size_t i = 0; i < row.size(); ++i) logit += row[i] * static_cast<double>(hidden[i]) / rms;
+      logits.emplace_back(logit, static_cast<std::size_t>(expert));
+    }
+    std::partial_sort(logits.begin(), logits.begin() + 8, logits.end(), std::greater<>());
+    for (std::size_t i = 0; i < 8; ++i) used.insert(logits[i].second);
+  };
+  const auto backend = reference::open_reference_backend(checkpoint, 2, observe);
+  const auto sequence = backend->new_sequence(32);
+  std::vector<TokenId> ids(32);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i * 37 % 479);
+  std::vector<float> logits(512);
+  backend->prefill(*sequence, ids, logits, {});
+  EXPECT_GE(used.size(), 28U);  // of 32
+  double squares = 0;
+  for (const float logit : logits) squares += static_cast<double>(logit) * logit;
+  EXPECT_NEAR(std::sqrt(squares / 512), 2.5, 0.8);
 }
 
 // The real preset is too large for a test; a piece in its middle shows that values do not depend on
