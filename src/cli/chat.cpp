@@ -147,6 +147,7 @@ void add_chat(CLI::App& program) {
   const auto flags = std::make_shared<ChatFlags>();
   Arguments arguments(program, "chat", "Talk with the model in the terminal");
   add_engine_options(arguments, flags->engine);
+  add_context_option(arguments, flags->engine.context);
   arguments.option("--system", flags->system, "System message", "TEXT")
       .flag("--no-think", flags->no_think, "Answer without reasoning first");
   add_generation_options(arguments, flags->request);

@@ -6,12 +6,11 @@
 
 namespace lily::cli {
 
-void add_memory_options(Arguments& arguments, std::filesystem::path& model, int& context, KvFormat& kv) {
+void add_model_option(Arguments& arguments, std::filesystem::path& model) {
   arguments.option("--model", model, "Checkpoint folder", "DIR").required();
-  arguments
-      .option("--context", context, "Tokens a conversation may have (default: 32768, or the model's limit)",
-              "N")
-      .range(1, std::numeric_limits<int>::max());
+}
+
+void add_kv_option(Arguments& arguments, KvFormat& kv) {
   arguments
       .option(
           "--kv", [&kv](const std::string& name) { kv = name == "int8" ? KvFormat::int8 : KvFormat::f16; },
@@ -19,8 +18,16 @@ void add_memory_options(Arguments& arguments, std::filesystem::path& model, int&
       .one_of({"f16", "int8"});
 }
 
+void add_context_option(Arguments& arguments, int& context) {
+  arguments
+      .option("--context", context, "Tokens a conversation may have (default: 32768, or the model's limit)",
+              "N")
+      .range(1, std::numeric_limits<int>::max());
+}
+
 void add_engine_options(Arguments& arguments, EngineOptions& options) {
-  add_memory_options(arguments, options.model, options.context, options.kv);
+  add_model_option(arguments, options.model);
+  add_kv_option(arguments, options.kv);
   arguments.option("--backend", options.backend, "auto, cpu or reference (default: auto)", "NAME");
   arguments.option("--threads", options.threads, "Threads (default: all cores)", "N").range(1, 4096);
   arguments

@@ -6,9 +6,11 @@
 
 namespace lily::cli {
 
-// --model, --backend, --context, --threads, --activations, --kv.
+// --model, --backend, --kv, --threads, --activations.
 void add_engine_options(Arguments& arguments, EngineOptions& options);
-// --model, --context and --kv alone, which decide the memory.
-void add_memory_options(Arguments& arguments, std::filesystem::path& model, int& context, KvFormat& kv);
+// Parts of it for commands without an engine, and --context for those whose work does not decide it.
+void add_model_option(Arguments& arguments, std::filesystem::path& model);
+void add_kv_option(Arguments& arguments, KvFormat& kv);
+void add_context_option(Arguments& arguments, int& context);
 
 }  // namespace lily::cli

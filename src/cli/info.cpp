@@ -121,7 +121,10 @@ struct InfoFlags {
 void add_info(CLI::App& program) {
   const auto flags = std::make_shared<InfoFlags>();
   Arguments arguments(program, "info", "Show what a checkpoint is and what it needs, without loading it");
-  add_memory_options(arguments, flags->options.model, flags->options.context, flags->options.kv);
+  InspectOptions& options = flags->options;
+  add_model_option(arguments, options.model);
+  add_context_option(arguments, options.context);
+  add_kv_option(arguments, options.kv);
   arguments.flag("--json", flags->json, "One JSON object")
       .examples(
           "Examples:\n"

@@ -75,6 +75,7 @@ void add_run(CLI::App& program) {
   arguments.option("prompt", flags->prompt, "The prompt; - reads it from standard input", "PROMPT")
       .required();
   add_engine_options(arguments, flags->engine);
+  add_context_option(arguments, flags->engine.context);
   arguments.option("--system", flags->system, "System message", "TEXT")
       .flag("--no-think", flags->no_think, "Answer without reasoning first")
       .flag("--raw", flags->raw, "Continue the prompt as it is, without a conversation around it")

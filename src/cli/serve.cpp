@@ -53,6 +53,7 @@ void add_serve(CLI::App& program) {
   serve::ServerOptions& server = flags->server;
   Arguments arguments(program, "serve", "Serve the OpenAI API over HTTP");
   add_engine_options(arguments, flags->engine);
+  add_context_option(arguments, flags->engine.context);
   arguments.option("--host", server.host, "Address to listen on (default: 127.0.0.1)", "ADDRESS")
       .option("--port", server.port, "Port; 0 takes a free one and logs it (default: 8080)", "N")
       .range(0, 65535)
