@@ -35,8 +35,13 @@ thread_local Exchange* current_exchange = nullptr;
 class ConnectionStream : public httplib::Stream {
  public:
   explicit ConnectionStream(Connection& connection) : connection_(connection) {}
-  bool is_readable() const override { return true; }
-  bool is_writable() const override { return true; }
+  // Without `override`: which of these exist, and under which name, depends on httplib's version. read() and
+  // write() wait themselves.
+  bool is_readable() const { return true; }
+  bool is_writable() const { return true; }
+  bool wait_readable() const { return true; }
+  bool wait_writable() const { return true; }
+  time_t duration() const { return 0; }
   ssize_t read(char* data, size_t size) override {
     const std::size_t count = connection_.read(data, size);
     if (count > 0) return static_cast<ssize_t>(count);
@@ -108,7 +113,7 @@ class HttpTransport::Implementation : private httplib::Server {
                  const TransportOptions& options)
       : application_(application), stop_(stop), options_(options), bodies_(kBodiesHeld * options.max_body) {
     svr_sock_ = listener.descriptor;
-    set_payload_max_length(options.max_body);
+    set_payload_max_length(SIZE_MAX);  // judge_length() and answer_body() hold the limit
     set_keep_alive_timeout(std::chrono::duration_cast<std::chrono::seconds>(options.idle_timeout).count());
     set_keep_alive_max_count(kMaxRequestsPerConnection);
     new_task_queue = [this] { return new httplib::ThreadPool(static_cast<std::size_t>(options_.threads)); };
@@ -156,14 +161,29 @@ class HttpTransport::Implementation : private httplib::Server {
         connection.end_head();
         request.ranges.clear();  // replies are made anew each time; there is nothing to take a range of
       };
-      const bool written = process_request(stream, last, closed, head_read);
-      if (!written || last || closed || exchange.must_close) break;
+      if (!process(*this, stream, last, closed, head_read)) break;
+      if (last || closed || exchange.must_close) break;
       patience = options_.idle_timeout;
     }
     if (exchange.body_unread) connection.drain();
     connections_ -= 1;
     current_exchange = nullptr;
     return true;
+  }
+
+  // Later versions of httplib take the addresses of both ends too, which nothing here reads.
+  template <typename Self>
+  static bool process(Self& self, ConnectionStream& stream, bool last, bool& closed,
+                      const std::function<void(httplib::Request&)>& head_read) try {
+    if constexpr (requires { self.process_request(stream, last, closed, head_read); }) {
+      return self.process_request(stream, last, closed, head_read);
+    } else {
+      return self.process_request(stream, "", 0, "", 0, last, closed, head_read);
+    }
+  } catch (const std::exception& error) {
+    // httplib guards its routing but not the writing of streams; no request may end the process.
+    spdlog::error("a reply was broken off: {}", error.what());
+    return false;
   }
 
   bool crowded() const { return connections_ > options_.threads * 3 / 4; }
