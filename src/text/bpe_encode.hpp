@@ -13,7 +13,7 @@
 
 namespace lily::text {
 
-// Quadratic, but without any bookkeeping: the faster one for up to kShortPiece bytes.
+// Quadratic, but with hardly any bookkeeping: the faster one for up to kShortPiece bytes.
 inline constexpr std::size_t kShortPiece = 96;
 
 // Writes the tokens of a piece of 1 to kShortPiece bytes; returns their number. `ids` has room for one per
@@ -23,9 +23,8 @@ std::size_t encode_short_piece(const BpeMerges& merges, std::string_view piece, 
 // n log n in the worst case, linear in practice. Keeps its working memory for the next piece.
 class LongPieceEncoder {
  public:
-  // Appends the tokens of a piece of 1 to kLongestPiece bytes.
-  static constexpr std::size_t kLongestPiece = std::size_t{1} << 30;
-  void encode(const BpeMerges& merges, std::string_view piece, std::vector<TokenId>& ids);
+  // Like encode_short_piece, for a piece of 1 byte to 4 GiB.
+  std::size_t encode(const BpeMerges& merges, std::string_view piece, TokenId* ids);
 
  private:
   // The places where pairs of one rank begin. New ones mostly come from left to right.

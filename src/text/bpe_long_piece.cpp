@@ -19,7 +19,7 @@ TokenId id_of(std::uint32_t cell) { return static_cast<TokenId>(cell & ~kStart);
 
 }  // namespace
 
-void LongPieceEncoder::encode(const BpeMerges& merges, std::string_view piece, std::vector<TokenId>& ids) {
+std::size_t LongPieceEncoder::encode(const BpeMerges& merges, std::string_view piece, TokenId* ids) {
   bucket_of_rank_.resize(merges.count(), kNoBucket);
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(piece[i]); };
   cells_.resize(piece.size());
@@ -29,12 +29,13 @@ void LongPieceEncoder::encode(const BpeMerges& merges, std::string_view piece, s
   }
   while (!waiting_.empty()) work_off(merges, waiting_.top());
 
-  for (std::size_t i = 0; i < piece.size();) {
-    const TokenId id = id_of(cells_[i]);
-    ids.push_back(id);
-    i += merges.length(id);
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < piece.size(); ++count) {
+    ids[count] = id_of(cells_[i]);
+    i += merges.length(ids[count]);
   }
   if (cells_.size() > kKeptPlaces) std::vector<std::uint32_t>().swap(cells_);
+  return count;
 }
 
 void LongPieceEncoder::add(MergeRank rank, std::size_t place) {

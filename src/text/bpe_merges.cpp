@@ -12,6 +12,7 @@ BpeMerges::BpeMerges(const std::array<TokenId, 256>& byte_ids, const std::vector
     : byte_ids_(byte_ids), byte_pair_ranks_(std::size_t{256} * 256, kNoMerge), lengths_(std::move(lengths)) {
   const std::size_t slots = std::bit_ceil(std::max<std::size_t>(merges.size(), 8) * 2);
   slots_.assign(slots, kEmptySlot);
+  filter_.assign(slots * 4 / 64, 0);
   slot_mask_ = slots - 1;
   home_shift_ = 64U - static_cast<unsigned>(std::countr_zero(slots));
   results_.reserve(merges.size());
@@ -27,7 +28,10 @@ BpeMerges::BpeMerges(const std::array<TokenId, 256>& byte_ids, const std::vector
 }
 
 void BpeMerges::insert(std::uint64_t pair, MergeRank rank) noexcept {
-  std::size_t i = home_of(pair);
+  const std::uint64_t hash = hash_of(pair);
+  const std::uint64_t bit = hash >> (home_shift_ - 2);
+  filter_[bit / 64] |= std::uint64_t{1} << (bit % 64);
+  std::size_t i = home_of(hash);
   while (slots_[i] != kEmptySlot && slots_[i] >> kRankBits != pair) i = (i + 1) & slot_mask_;
   slots_[i] = (pair << kRankBits) | rank;
 }

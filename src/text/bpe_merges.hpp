@@ -39,7 +39,9 @@ class BpeMerges {
   }
   MergeRank rank(TokenId left, TokenId right) const noexcept {
     const std::uint64_t pair = pair_of(left, right);
-    for (std::size_t i = home_of(pair);; i = (i + 1) & slot_mask_) {
+    const std::uint64_t hash = hash_of(pair);
+    if (!may_join(hash)) return kNoMerge;
+    for (std::size_t i = home_of(hash);; i = (i + 1) & slot_mask_) {
       const std::uint64_t slot = slots_[i];
       if (slot >> kRankBits == pair) return static_cast<MergeRank>(slot & kRankMask);
       if (slot == kEmptySlot) return kNoMerge;
@@ -58,13 +60,22 @@ class BpeMerges {
   static std::uint64_t pair_of(TokenId left, TokenId right) noexcept {
     return (static_cast<std::uint64_t>(left) << kIdBits) | static_cast<std::uint64_t>(right);
   }
-  std::size_t home_of(std::uint64_t pair) const noexcept {
-    return static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15U) >> home_shift_);
+  static std::uint64_t hash_of(std::uint64_t pair) noexcept { return pair * 0x9E3779B97F4A7C15U; }
+  std::size_t home_of(std::uint64_t hash) const noexcept {
+    return static_cast<std::size_t>(hash >> home_shift_);
+  }
+  // Four bits stand for each slot; the bit of a pair in the table is set.
+  bool may_join(std::uint64_t hash) const noexcept {
+    const std::uint64_t bit = hash >> (home_shift_ - 2);
+    return ((filter_[bit / 64] >> (bit % 64)) & 1U) != 0;
   }
   void insert(std::uint64_t pair, MergeRank rank) noexcept;
 
   std::array<TokenId, 256> byte_ids_;
   std::vector<MergeRank> byte_pair_ranks_;
+  // Most pairs of a text join to nothing, and the table is larger than a core's cache: the filter tells them
+  // apart.
+  std::vector<std::uint64_t> filter_;
   std::vector<std::uint64_t> slots_;  // pair << kRankBits | rank; open addressing, at most half full
   std::size_t slot_mask_ = 0;
   unsigned home_shift_ = 0;

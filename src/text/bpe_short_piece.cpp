@@ -1,36 +1,60 @@
 // BPE on a short piece: look for the best merge, do it, again.
-#include <cstring>
+#include <algorithm>
+#include <array>
 
 #include "text/bpe_encode.hpp"
 
 namespace lily::text {
+namespace {
+
+// A rank with its place below it: the least of these is the lowest rank's leftmost place.
+using RankAndPlace = std::int32_t;
+constexpr unsigned kPlaceBits = 7;
+constexpr RankAndPlace kNone = std::numeric_limits<RankAndPlace>::max();
+static_assert(kShortPiece <= std::size_t{1} << kPlaceBits);
+static_assert(BpeMerges::kMaxMerges << kPlaceBits <= kNone);
+
+RankAndPlace at_place(MergeRank rank, std::size_t place) {
+  return rank == kNoMerge ? kNone : static_cast<RankAndPlace>((rank << kPlaceBits) | place);
+}
+
+}  // namespace
 
 std::size_t encode_short_piece(const BpeMerges& merges, std::string_view piece, TokenId* ids) {
-  std::size_t count = piece.size();
+  const std::size_t size = piece.size();
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(piece[i]); };
-  // ranks[i] is the rank of the pair that begins at token i; the last token has none.
-  std::array<MergeRank, kShortPiece> ranks;
-  for (std::size_t i = 0; i + 1 < count; ++i) {
-    ids[i] = merges.byte_id(byte(i));
-    ranks[i] = merges.byte_pair_rank(byte(i), byte(i + 1));
+  // Token i begins at byte i. Of a merged pair the left place lives on; the right one keeps kNone for ever.
+  std::array<TokenId, kShortPiece> tokens;
+  std::array<std::uint8_t, kShortPiece + 1> next;
+  std::array<std::uint8_t, kShortPiece + 1> previous;
+  std::array<RankAndPlace, kShortPiece> ranks;
+  for (std::size_t i = 0; i < size; ++i) {
+    tokens[i] = merges.byte_id(byte(i));
+    next[i] = static_cast<std::uint8_t>(i + 1);
+    previous[i] = static_cast<std::uint8_t>(i - 1);
+    ranks[i] = i + 1 < size ? at_place(merges.byte_pair_rank(byte(i), byte(i + 1)), i) : kNone;
   }
-  ids[count - 1] = merges.byte_id(byte(count - 1));
 
-  while (count > 1) {
-    std::size_t best = 0;
-    for (std::size_t i = 1; i + 1 < count; ++i) {
-      if (ranks[i] < ranks[best]) best = i;
+  while (true) {
+    RankAndPlace best = kNone;
+    for (std::size_t i = 0; i < size; ++i) best = std::min(best, ranks[i]);
+    if (best == kNone) break;
+    const std::size_t left = static_cast<std::size_t>(best) & ((std::size_t{1} << kPlaceBits) - 1);
+    const std::size_t right = next[left];
+    const std::size_t behind = next[right];
+    const TokenId merged = merges.result(static_cast<MergeRank>(best) >> kPlaceBits);
+    tokens[left] = merged;
+    next[left] = static_cast<std::uint8_t>(behind);
+    previous[behind] = static_cast<std::uint8_t>(left);
+    ranks[right] = kNone;
+    ranks[left] = behind < size ? at_place(merges.rank(merged, tokens[behind]), left) : kNone;
+    if (left > 0) {
+      const std::size_t before = previous[left];
+      ranks[before] = at_place(merges.rank(tokens[before], merged), before);
     }
-    if (ranks[best] == kNoMerge) break;
-    const TokenId merged = merges.result(ranks[best]);
-    ids[best] = merged;
-    --count;
-    const std::size_t moved = count - best - 1;
-    std::memmove(ids + best + 1, ids + best + 2, moved * sizeof(TokenId));
-    std::memmove(ranks.data() + best, ranks.data() + best + 1, moved * sizeof(MergeRank));
-    if (moved > 0) ranks[best] = merges.rank(merged, ids[best + 1]);
-    if (best > 0) ranks[best - 1] = merges.rank(ids[best - 1], merged);
   }
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < size; i = next[i]) ids[count++] = tokens[i];
   return count;
 }
 

@@ -98,7 +98,8 @@ constexpr unsigned char kFirstLeadToCheck = 0xCC;
 std::string_view to_nfc(std::string_view valid_utf8, std::string& storage) {
   const auto* const begin = reinterpret_cast<const unsigned char*>(valid_utf8.data());
   const auto* const end = begin + valid_utf8.size();
-  const auto* at = std::find_if(begin, end, [](unsigned char byte) { return byte >= kFirstLeadToCheck; });
+  const auto* at = std::find_if(begin + ascii_prefix(valid_utf8), end,
+                                [](unsigned char byte) { return byte >= kFirstLeadToCheck; });
   if (at == end) return valid_utf8;
 
   const std::uint8_t* const table = quick_check();

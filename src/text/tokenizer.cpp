@@ -85,43 +85,40 @@ struct Tokenizer::Impl {
     std::size_t begin = 0;
     while (begin < text.size()) {
       const std::size_t count = pretokenizer->split(text, begin, workspace.ends);
+      // A piece has at most one token per byte; a cached word writes all places of its entry.
+      const std::size_t old_size = ids.size();
+      ids.resize(old_size + (workspace.ends[count - 1] - begin) + WordCache::kMaxTokens);
+      TokenId* out = ids.data() + old_size;
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t end = workspace.ends[i];
-        encode_piece(text.substr(begin, end - begin), text.size() - begin, workspace, ids);
+        out += encode_piece(text.substr(begin, end - begin), text.size() - begin, workspace, out);
         begin = end;
       }
+      ids.resize(static_cast<std::size_t>(out - ids.data()));
     }
   }
 
-  // `available` counts the bytes that may be read from the beginning of the piece on.
-  void encode_piece(std::string_view piece, std::size_t available, Workspace& workspace,
-                    std::vector<TokenId>& ids) const {
-    if (piece.size() > kShortPiece) {
-      workspace.long_piece.encode(merges, piece, ids);
-      return;
+  // `available` counts the bytes that may be read from the beginning of the piece on. Returns how many tokens
+  // it wrote to `out`.
+  std::size_t encode_piece(std::string_view piece, std::size_t available, Workspace& workspace,
+                           TokenId* out) const {
+    if (piece.size() > WordKey::kMaxBytes) {
+      return piece.size() > kShortPiece ? workspace.long_piece.encode(merges, piece, out)
+                                        : encode_short_piece(merges, piece, out);
     }
-    WordCache::Entry* entry = nullptr;
-    if (piece.size() <= WordKey::kMaxBytes) {
-      const WordKey key = WordKey::of(piece.data(), piece.size(), available);
-      entry = &workspace.cache.entry(key);
-      if (entry->key == key) {
-        ids.insert(ids.end(), entry->ids.begin(),
-                   entry->ids.begin() + static_cast<std::ptrdiff_t>(entry->count()));
-        return;
-      }
-      entry->key = {};
-      std::array<TokenId, kShortPiece> tokens;
-      const std::size_t count = encode_short_piece(merges, piece, tokens.data());
-      ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
-      if (count > WordCache::kMaxTokens) return;
-      entry->key = key;
-      entry->ids.fill(-1);
-      std::copy_n(tokens.begin(), count, entry->ids.begin());
-      return;
+    const WordKey key = WordKey::of(piece.data(), piece.size(), available);
+    WordCache::Entry& entry = workspace.cache.entry(key);
+    if (entry.key == key) {
+      std::copy(entry.ids.begin(), entry.ids.end(), out);
+      return entry.count();
     }
-    std::array<TokenId, kShortPiece> tokens;
-    const std::size_t count = encode_short_piece(merges, piece, tokens.data());
-    ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
+    const std::size_t count = encode_short_piece(merges, piece, out);
+    if (count <= WordCache::kMaxTokens) {
+      entry.key = key;
+      entry.ids.fill(-1);
+      std::copy_n(out, count, entry.ids.begin());
+    }
+    return count;
   }
 
   Vocabulary vocabulary;

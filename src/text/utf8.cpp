@@ -42,18 +42,25 @@ Utf8Char read_utf8(std::string_view text) noexcept {
   return {Utf8Status::valid, length, code_point};
 }
 
+std::size_t ascii_prefix(std::string_view text) noexcept {
+  std::size_t at = 0;
+  for (std::uint64_t word = 0; text.size() - at >= sizeof word; at += sizeof word) {
+    std::memcpy(&word, text.data() + at, sizeof word);
+    if ((word & 0x8080808080808080U) != 0) break;
+  }
+  while (at < text.size() && static_cast<unsigned char>(text[at]) < 0x80) ++at;
+  return at;
+}
+
 std::size_t valid_utf8_prefix(std::string_view text) noexcept {
   std::size_t at = 0;
   while (at < text.size()) {
-    std::uint64_t word = 0;
-    while (text.size() - at >= sizeof word) {
-      std::memcpy(&word, text.data() + at, sizeof word);
-      if ((word & 0x8080808080808080U) != 0) break;
-      at += sizeof word;
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      at += ascii_prefix(text.substr(at));
+      continue;
     }
-    if (at == text.size()) break;
     const Utf8Char next = read_utf8(text.substr(at));
-    if (next.status != Utf8Status::valid) return at;
+    if (next.status != Utf8Status::valid) break;
     at += next.length;
   }
   return at;

@@ -23,6 +23,8 @@ struct Utf8Char {
 // above U+10FFFF are broken; `length` then counts what Unicode recommends to replace by one U+FFFD.
 Utf8Char read_utf8(std::string_view text) noexcept;
 
+// Bytes of the longest beginning of `text` that is ASCII.
+std::size_t ascii_prefix(std::string_view text) noexcept;
 // Bytes of the longest beginning of `text` that is valid UTF-8.
 std::size_t valid_utf8_prefix(std::string_view text) noexcept;
 
