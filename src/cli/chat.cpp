@@ -42,7 +42,7 @@ class Chat {
   // False when the person leaves.
   bool take(const std::string& line) {
     if (line.find_first_not_of(" \t\n") == line.npos) return true;
-    if (line == "/quit" || line == "/exit") return false;
+    if (line == "/quit") return false;
     if (line == "/help") {
       write_output(kHelp);
     } else if (line == "/reset") {

@@ -71,6 +71,10 @@ SequenceReport sequence_report(const checkpoint::Checkpoint& checkpoint, const s
                                int context, KvFormat kv) {
   const model::Dimensions& dims = checkpoint.dimensions();
   if (backend == "reference") {
+    if (kv != KvFormat::f16) {
+      throw Error(ErrorKind::unsupported,
+                  "this checkpoint runs on the reference backend, which has no int8 cache");
+    }
     return {.bytes = reference::ReferenceSequence::bytes(dims, context, available_cores()),
             .format = {.kv_bytes = sizeof(float), .window_bytes = sizeof(float)}};
   }

@@ -79,6 +79,15 @@ TEST(Info, refuses_a_context_beyond_the_models) {
   EXPECT_THAT(outcome.errors, HasSubstr("2000000000"));
 }
 
+TEST(Info, refuses_a_cache_that_the_checkpoints_backend_lacks) {
+  const Outcome plain = run_lily({"info", "--model", kTinyBf16.string()});
+  EXPECT_EQ(plain.status, 0) << plain.errors;
+  EXPECT_THAT(plain.output, HasSubstr("reference"));
+  const Outcome outcome = run_lily({"info", "--model", kTinyBf16.string(), "--kv", "int8"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.errors, HasSubstr("int8"));
+}
+
 class SyntheticTiny : public ::testing::Test {
  protected:
   void SetUp() override {

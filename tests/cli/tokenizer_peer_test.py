@@ -1,6 +1,6 @@
 """Compares `lily tokenize` with Hugging Face's tokenizers on generated text.
 
-usage: tokenizer_peer_test.py PROGRAM TOKENIZER_JSON...   Exit code 77 says "skipped" to CTest.
+usage: tokenizer_peer_test.py PROGRAM COUNT SEED TOKENIZER_JSON...   Exit code 77 says "skipped" to CTest.
 """
 
 import json
@@ -24,7 +24,6 @@ RANGES = [
 ]
 WORDS = ["the", " Lily", "don't", "I'LL", "  ", "\n\n", "\r\n", "\t", " 2026", "3.14", "->", "<|im_start|>", "<|im_end|>",
          "<think>", "</think>", "<tool_call>", "e\u0301", "\u00e9", "\u1100\u1161", "naïve", " Straße", "漢字", "...", "    x"]
-COUNT = 3000
 
 
 def text(rng: random.Random) -> str:
@@ -39,23 +38,23 @@ def text(rng: random.Random) -> str:
 
 
 def main() -> int:
-    program, files = sys.argv[1], sys.argv[2:]
-    rng = random.Random(20261129)
-    texts = [text(rng) for _ in range(COUNT)]
+    program, count, seed, files = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+    rng = random.Random(seed)
+    texts = [text(rng) for _ in range(count)]
     lines = "".join(json.dumps(t, ensure_ascii=False) + "\n" for t in texts).encode()
     wrong = 0
     for file in files:
         peer = tokenizers.Tokenizer.from_file(file)
         ours = subprocess.run([program, "tokenize", "--tokenizer", file, "--jsonl"], input=lines,
                               stdout=subprocess.PIPE, check=True).stdout.splitlines()
-        assert len(ours) == COUNT, f"{len(ours)} lines for {COUNT} texts"
+        assert len(ours) == count, f"{len(ours)} lines for {count} texts"
         for given, line in zip(texts, ours):
             expected = peer.encode(given, add_special_tokens=False).ids
             if json.loads(line) != expected:
                 wrong += 1
                 if wrong <= 5:
                     print(f"{file}: {given!r}\n  lily {line.decode()}\n  peer {expected}")
-        print(f"{file}: {COUNT} texts compared")
+        print(f"{file}: {count} texts compared")
     print(f"{wrong} differences")
     return 1 if wrong else 0
 
