@@ -25,7 +25,7 @@ class Evaluation {
 
   // Entries short and mid: the logits of every position are stored.
   EvaluationRow full_entry(const std::string& entry) {
-    const std::vector<TokenId> ids = golden_.ids(entry + ".ids");
+    const std::vector<TokenId> ids = ids_of(entry);
     const std::vector<float> stored =
         golden_.floats(entry + ".logits", shape(static_cast<std::int64_t>(ids.size())));
     engine::Fidelity fidelity;
@@ -42,7 +42,7 @@ class Evaluation {
 
   // Entry long: best tokens, likelihoods and the last rows are stored.
   EvaluationRow long_entry() {
-    const std::vector<TokenId> ids = golden_.ids("long.ids");
+    const std::vector<TokenId> ids = ids_of("long");
     const std::vector<TokenId> best = golden_.ids("long.argmax");
     const auto count = static_cast<std::int64_t>(ids.size());
     const std::vector<float> likelihoods = golden_.floats("long.nll", {std::max<std::int64_t>(count - 1, 0)});
@@ -68,7 +68,7 @@ class Evaluation {
   // Entry greedy: our own greedy answer to the stored prompt. Steps count while the ids before them are
   // equal.
   EvaluationRow greedy_entry() {
-    const std::vector<TokenId> ids = golden_.ids("greedy.ids");
+    const std::vector<TokenId> ids = ids_of("greedy");
     const std::vector<float> stored = golden_.floats("greedy.logits", shape(-1));
     const std::size_t steps = stored.size() / width_;
     if (steps == 0 || ids.size() <= steps) {
@@ -85,8 +85,11 @@ class Evaluation {
     std::size_t equal = 0;
     while (equal < steps) {
       const TokenId wanted = ids[prompt.size() + equal];
+      const auto row = std::span(stored).subspan(equal * width_, width_);
       fidelity.add_position(logits_, wanted);
-      fidelity.add_logits(logits_, std::span(stored).subspan(equal * width_, width_));
+      fidelity.add_logits(logits_, row);
+      fidelity.add_likelihood(engine::negative_log_likelihood(logits_, wanted),
+                              engine::negative_log_likelihood(row, wanted));
       if (engine::best_token(logits_) != wanted) break;
       if (++equal < steps) model_.backend->decode(*sequence, wanted, logits_);
     }
@@ -96,6 +99,16 @@ class Evaluation {
   }
 
  private:
+  std::vector<TokenId> ids_of(const std::string& entry) const {
+    const std::vector<TokenId> ids = golden_.ids(entry + ".ids");
+    for (const TokenId id : ids) {
+      if (id >= 0 && static_cast<std::size_t>(id) < width_) continue;
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}.ids holds {}; the model's ids run from 0 to {}", entry, id, width_ - 1));
+    }
+    return ids;
+  }
+
   std::vector<std::int64_t> shape(std::int64_t rows) const {
     return {rows, static_cast<std::int64_t>(width_)};
   }

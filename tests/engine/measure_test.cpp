@@ -140,9 +140,9 @@ TEST(Evaluation, OfTheReferenceIsNearlyPerfect) {
     EXPECT_LT(row.max_abs_error, 2e-4) << row.entry;
     EXPECT_EQ(row.top1, 1.0) << row.entry;
     EXPECT_NEAR(row.kl, 0, 1e-6) << row.entry;
+    EXPECT_NEAR(row.perplexity_ratio, 1, 1e-4) << row.entry;
   }
   EXPECT_EQ(rows[0].positions, 57);
-  EXPECT_NEAR(rows[1].perplexity_ratio, 1, 1e-4);
   EXPECT_EQ(rows[2].greedy_equal, 48);
 }
 
@@ -150,7 +150,28 @@ TEST(Evaluation, RefusesAGoldenFileOfAnotherModel) {
   const Error error = testing::raised(
       [&] { evaluate(reference_options(testing::kTinyQ4), testing::kGoldenMini, [](const auto&) {}); });
   EXPECT_EQ(error.kind(), ErrorKind::bad_input);
-  testing::expect_mentions(error, "short.logits");
+  testing::expect_mentions(error, "short.ids");
+}
+
+// A golden file is untrusted: its ids are looked up in rows of logits.
+TEST(Evaluation, RefusesIdsOutsideTheVocabulary) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "lily-golden-bad-id.safetensors";
+  std::string header = R"({"greedy.ids":{"dtype":"I32","shape":[2],"data_offsets":[0,8]},)"
+                       R"("greedy.logits":{"dtype":"F32","shape":[1,512],"data_offsets":[8,2056]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = header.size();
+  const std::int32_t ids[2] = {1, 70000};
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&length), sizeof(length));
+  file << header;
+  file.write(reinterpret_cast<const char*>(ids), sizeof(ids));
+  file << std::string(2048, '\0');
+  file.close();
+  const Error error =
+      testing::raised([&] { evaluate(reference_options(testing::kTinyQ4), path, [](const auto&) {}); });
+  std::filesystem::remove(path);
+  EXPECT_EQ(error.kind(), ErrorKind::bad_input);
+  testing::expect_mentions(error, "70000");
 }
 
 TEST(Evaluation, AMissingGoldenFileIsNamed) {

@@ -37,6 +37,12 @@ TEST(Open, AutoPicksTheReferenceForUnquantizedWeights) {
   EXPECT_EQ(engine->info().backend.rfind("reference", 0), 0U) << engine->info().backend;
 }
 
+TEST(Open, AutoPicksTheCpuForQuantizedWeights) {
+  const auto engine = Engine::open(options_for(testing::kTinyQ4, "auto"));
+  EXPECT_EQ(engine->info().backend.rfind("cpu", 0), 0U) << engine->info().backend;
+  EXPECT_EQ(engine->info().kv, "f16");
+}
+
 TEST(Open, KnownButMissingBackendsAreRefusedByName) {
   for (const std::string name : {"cuda", "metal", "emulator"}) {
     const Error error = testing::raised([&] { Engine::open(options_for(testing::kTinyQ4, name)); });
