@@ -25,7 +25,8 @@ class Pretokenizer {
 };
 
 // Any pattern, run by PCRE2; text that it does not match becomes pieces of its own. Throws Error(bad_input)
-// naming the pattern's fault.
+// naming the pattern's fault. PCRE2's \s takes U+180E, which is no white space to Unicode and to the scanner
+// below.
 std::unique_ptr<Pretokenizer> make_regex_pretokenizer(const std::string& pattern);
 
 // The pattern of Qwen3.5 and Qwen3.6, written by hand: many times as fast as a regular expression.

@@ -38,7 +38,8 @@ void for_each_stretch(std::string_view text, OnValid on_valid, OnBroken on_broke
 // What one call of encode works with; kept for later calls because its memory and its cache are worth
 // keeping.
 struct Workspace {
-  WordCache cache;
+  ShortWordCache short_words;
+  LongWordCache long_words;
   LongPieceEncoder long_piece;
   std::string normalized;
   std::array<std::size_t, 256> ends{};
@@ -87,7 +88,7 @@ struct Tokenizer::Impl {
       const std::size_t count = pretokenizer->split(text, begin, workspace.ends);
       // A piece has at most one token per byte; a cached word writes all places of its entry.
       const std::size_t old_size = ids.size();
-      ids.resize(old_size + (workspace.ends[count - 1] - begin) + WordCache::kMaxTokens);
+      ids.resize(old_size + (workspace.ends[count - 1] - begin) + ShortWordCache::kMaxTokens);
       TokenId* out = ids.data() + old_size;
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t end = workspace.ends[i];
@@ -102,18 +103,27 @@ struct Tokenizer::Impl {
   // it wrote to `out`.
   std::size_t encode_piece(std::string_view piece, std::size_t available, Workspace& workspace,
                            TokenId* out) const {
-    if (piece.size() > WordKey::kMaxBytes) {
-      return piece.size() > kShortPiece ? workspace.long_piece.encode(merges, piece, out)
-                                        : encode_short_piece(merges, piece, out);
+    if (piece.size() <= ShortWordCache::kMaxWordBytes) {
+      return encode_word(piece, available, workspace.short_words, out);
     }
-    const WordKey key = WordKey::of(piece.data(), piece.size(), available);
-    WordCache::Entry& entry = workspace.cache.entry(key);
+    if (piece.size() <= LongWordCache::kMaxWordBytes) {
+      return encode_word(piece, available, workspace.long_words, out);
+    }
+    return piece.size() > kShortPiece ? workspace.long_piece.encode(merges, piece, out)
+                                      : encode_short_piece(merges, piece, out);
+  }
+
+  template <typename Cache>
+  std::size_t encode_word(std::string_view word, std::size_t available, Cache& cache, TokenId* out) const {
+    static_assert(Cache::kMaxWordBytes <= kShortPiece);
+    const auto key = cache.key_of(word.data(), word.size(), available);
+    auto& entry = cache.entry(key);
     if (entry.key == key) {
       std::copy(entry.ids.begin(), entry.ids.end(), out);
       return entry.count();
     }
-    const std::size_t count = encode_short_piece(merges, piece, out);
-    if (count <= WordCache::kMaxTokens) {
+    const std::size_t count = encode_short_piece(merges, word, out);
+    if (count <= Cache::kMaxTokens) {
       entry.key = key;
       entry.ids.fill(-1);
       std::copy_n(out, count, entry.ids.begin());
