@@ -45,12 +45,12 @@ Json call_delta_json(const ToolCallDelta& delta) {
 }  // namespace
 
 std::string new_reply_id(std::string_view prefix) {
-  static const std::uint64_t run = [] {
+  static const std::uint64_t kRun = [] {
     std::random_device device;
     return (std::uint64_t{device()} << 32) | device();
   }();
   static std::atomic<std::uint32_t> count{0};
-  return fmt::format("{}-{:016x}{:08x}", prefix, run, count.fetch_add(1));
+  return fmt::format("{}-{:016x}{:08x}", prefix, kRun, count.fetch_add(1));
 }
 
 std::int64_t unix_seconds() {

@@ -35,10 +35,10 @@ thread_local Exchange* current_exchange = nullptr;
 class ConnectionStream : public httplib::Stream {
  public:
   explicit ConnectionStream(Connection& connection) : connection_(connection) {}
-  // Without `override`: which of these exist, and under which name, depends on httplib's version. read() and
-  // write() wait themselves.
-  bool is_readable() const { return true; }
-  bool is_writable() const { return true; }
+  // read() and write() wait themselves. What else a stream must tell depends on httplib's version, so that
+  // these cannot say `override`.
+  bool is_readable() const override { return true; }
+  bool is_writable() const { return true; }  // NOLINT: gone in later versions
   bool wait_readable() const { return true; }
   bool wait_writable() const { return true; }
   time_t duration() const { return 0; }
