@@ -23,7 +23,7 @@ std::size_t encode_short_piece(const BpeMerges& merges, std::string_view piece, 
 // n log n in the worst case, linear in practice. Keeps its working memory for the next piece.
 class LongPieceEncoder {
  public:
-  // Like encode_short_piece, for a piece of 1 byte to 4 GiB.
+  // Like encode_short_piece, for a piece of 1 byte to 2 GiB.
   std::size_t encode(const BpeMerges& merges, std::string_view piece, TokenId* ids);
 
  private:

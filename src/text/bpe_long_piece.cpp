@@ -12,8 +12,8 @@ namespace {
 // this bit.
 constexpr std::uint32_t kStart = 0x80000000U;
 
-// A bucket keeps memory for this many places; one repeated character makes few buckets but huge ones.
-constexpr std::size_t kKeptPlaces = 4096;
+// The working memory of longer pieces is given back.
+constexpr std::size_t kKeptPieceBytes = 4096;
 
 TokenId id_of(std::uint32_t cell) { return static_cast<TokenId>(cell & ~kStart); }
 
@@ -34,7 +34,11 @@ std::size_t LongPieceEncoder::encode(const BpeMerges& merges, std::string_view p
     ids[count] = id_of(cells_[i]);
     i += merges.length(ids[count]);
   }
-  if (cells_.size() > kKeptPlaces) std::vector<std::uint32_t>().swap(cells_);
+  if (piece.size() > kKeptPieceBytes) {
+    std::vector<std::uint32_t>().swap(cells_);
+    std::vector<Bucket>().swap(buckets_);
+    free_buckets_.clear();
+  }
   return count;
 }
 
@@ -97,7 +101,6 @@ void LongPieceEncoder::release(MergeRank rank) {
   waiting_.pop();
   const std::uint32_t index = bucket_of_rank_[rank];
   Bucket& bucket = buckets_[index];
-  if (bucket.places.capacity() > kKeptPlaces) std::vector<std::uint32_t>().swap(bucket.places);
   bucket.places.clear();
   bucket.done = 0;
   bucket.sorted = true;

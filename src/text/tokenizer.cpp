@@ -20,6 +20,7 @@ namespace lily::text {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;  // places in a text are counted in 32 bits
 
 // Calls on_valid for the longest stretches of valid UTF-8 and on_broken for each byte between them.
 template <typename OnValid, typename OnBroken>
@@ -177,6 +178,10 @@ std::shared_ptr<const Tokenizer> Tokenizer::parse(std::string_view json, const s
 std::size_t Tokenizer::size() const noexcept { return impl_->vocabulary.size(); }
 
 void Tokenizer::encode(std::string_view text, ControlTokens control, std::vector<TokenId>& ids) const {
+  if (text.size() > kMaxTextBytes) {
+    throw Error(ErrorKind::too_long,
+                fmt::format("text of {} bytes, at most {} can be encoded", text.size(), kMaxTextBytes));
+  }
   std::unique_ptr<Workspace> workspace = impl_->take_workspace();
   std::size_t begin = 0;
   while (control == ControlTokens::match) {

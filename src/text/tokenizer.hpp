@@ -36,6 +36,7 @@ class Tokenizer {
   std::size_t size() const noexcept;
 
   // Appends the ids of `text` to `ids`. Broken UTF-8 is encoded byte by byte. Time is linear in the text.
+  // Throws Error(too_long) beyond 1 GiB.
   void encode(std::string_view text, ControlTokens control, std::vector<TokenId>& ids) const;
 
   // The bytes a token stands for; empty for ids without a token.

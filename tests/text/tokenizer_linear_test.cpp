@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <random>
 
+#include "lily/error.hpp"
 #include "text/bpe_encode.hpp"
 #include "text/tokenizer_file.hpp"
 #include "tokenizer_fixture.hpp"
@@ -50,6 +53,21 @@ TEST(TokenizerLinear, PunctuationOnly) { expect_linear("!?", 4U << 20); }
 TEST(TokenizerLinear, BrokenBytesOnly) { expect_linear("\xFF\xC3", 4U << 20); }
 TEST(TokenizerLinear, BeginningsOfControlTokens) { expect_linear("<|im_start|", 4U << 20); }
 TEST(TokenizerLinear, MarksOnly) { expect_linear("\u0301\u0316", 2U << 20); }
+
+TEST(TokenizerLinear, TextBeyondTheLimitIsRefusedUnread) {
+  constexpr std::size_t kBytes = (std::size_t{1} << 30) + 1;
+  const std::unique_ptr<char, decltype(&std::free)> text(static_cast<char*>(std::calloc(kBytes, 1)),
+                                                         &std::free);
+  if (text == nullptr) GTEST_SKIP() << "no address space for 1 GiB";
+  std::vector<TokenId> ids;
+  try {
+    tiny_tokenizer().encode({text.get(), kBytes}, ControlTokens::plain, ids);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::too_long);
+  }
+  EXPECT_TRUE(ids.empty());
+}
 
 // Plain BPE as it is defined: look for the lowest rank, leftmost first, until none is left.
 std::vector<TokenId> encode_by_definition(const BpeMerges& merges, std::string_view piece) {
