@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "text/tokenizer_added_tokens.hpp"
 #include "tokenizer_fixture.hpp"
 
 namespace lily::text {
@@ -94,6 +95,20 @@ TEST(TokenizerReference, PlainTextNeverBecomesAControlToken) {
     EXPECT_THAT(plain, testing::Each(testing::Lt(248044)));
     EXPECT_EQ(real_tokenizer().decode(plain), literal);
   }
+}
+
+TEST(TokenizerReference, TheLongestAddedTokenOfTheLeftmostPlaceWins) {
+  const AddedTokens tokens({{1, "<a"}, {2, "<ab>"}, {3, "[x]"}, {4, "b>["}});
+  const auto found = [&](std::string_view text, std::size_t from) {
+    const auto match = tokens.find(text, from);
+    return match ? std::pair(match->begin, match->token->id) : std::pair(std::string_view::npos, TokenId{-1});
+  };
+  EXPECT_EQ(found("..<ab>[x]", 0), std::pair(std::size_t{2}, TokenId{2}));
+  EXPECT_EQ(found("..<ab>[x]", 3), std::pair(std::size_t{4}, TokenId{4}));
+  EXPECT_EQ(found("..<ab>[x]", 5), std::pair(std::size_t{6}, TokenId{3}));
+  EXPECT_EQ(found("..<ac[x", 0), std::pair(std::size_t{2}, TokenId{1}));
+  EXPECT_EQ(found("..<ac[x", 3), std::pair(std::string_view::npos, TokenId{-1}));
+  EXPECT_EQ(AddedTokens({}).find("<a", 0).has_value(), false);
 }
 
 TEST(TokenizerReference, DecodeNamesAnIdWithoutToken) {
