@@ -33,8 +33,10 @@ class Json {
   static Json real(double value);            // finite; spelled as Python's repr
   static Json number(std::string spelling);  // of a valid JSON number
   static Json string(std::string value);
-  static Json array(Array values = {});
-  static Json object(Object members = {});
+  static Json array();
+  static Json array(Array values);
+  static Json object();
+  static Json object(Object members);
 
   // Parses one complete JSON text. Duplicate keys: the last value wins and keeps the first position, as in
   // Python. Throws Error(bad_input) naming the byte offset for malformed text, invalid UTF-8, lone

@@ -78,6 +78,8 @@ Json Json::boolean(bool value) { return Json(Kind::boolean, value); }
 Json Json::integer(std::int64_t value) { return number(std::to_string(value)); }
 Json Json::number(std::string spelling) { return Json(Kind::number, std::move(spelling)); }
 Json Json::string(std::string value) { return Json(Kind::string, std::move(value)); }
+Json Json::array() { return array(Array()); }
+Json Json::object() { return object(Object()); }
 Json Json::array(Array values) { return Json(Kind::array, std::move(values)); }
 Json Json::object(Object members) { return Json(Kind::object, std::move(members)); }
 

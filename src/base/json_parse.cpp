@@ -41,7 +41,7 @@ void merge_duplicate_keys(Json::Object& members) {
     if (kept != i) members[kept] = std::move(members[i]);
     ++kept;
   }
-  members.resize(kept);
+  members.erase(members.begin() + static_cast<std::ptrdiff_t>(kept), members.end());
 }
 
 // The library's diagnosis without its prefix and without the text it read: request data does not belong in
