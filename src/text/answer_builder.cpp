@@ -1,5 +1,23 @@
-// The rules for white space and stop strings at the seams of an answer.
+// The rules for white space, stop strings and finish reasons at the seams of an answer.
 #include "text/answer_builder.hpp"
+
+namespace lily {
+
+std::string_view to_string(FinishReason reason) noexcept {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::tool_calls:
+      return "tool_calls";
+    case FinishReason::cancelled:
+      return "cancelled";
+  }
+  return "";
+}
+
+}  // namespace lily
 
 namespace lily::text {
 

@@ -247,18 +247,4 @@ ChatPrompt parse_chat_prompt(const Json& body, const ChatPrompt& defaults) {
   return prompt;
 }
 
-std::string_view to_string(FinishReason reason) noexcept {
-  switch (reason) {
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::tool_calls:
-      return "tool_calls";
-    case FinishReason::cancelled:
-      return "cancelled";
-  }
-  return "";
-}
-
 }  // namespace lily
