@@ -144,7 +144,8 @@ class Benchmark {
 
 void benchmark(const EngineOptions& engine, const BenchmarkOptions& options,
                const std::function<void(const BenchmarkRow&)>& row) {
-  Benchmark benchmark(engine::open_model(engine, needed_context(options)), options, engine.progress);
+  Benchmark benchmark(engine::load_model(engine, engine::prove_model(engine, needed_context(options))),
+                      options, engine.progress);
   for (const int depth : options.depths) {
     for (const int prompt : options.prompts) row(benchmark.measure(prompt, depth));
   }

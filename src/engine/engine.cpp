@@ -114,10 +114,7 @@ GenerationResult EngineImpl::generate(const GenerationRequest& request, const Ge
 }  // namespace
 
 std::unique_ptr<Engine> make_engine(EngineParts parts, const EngineOptions& options) {
-  if (options.max_queue < 0) {
-    throw Error(ErrorKind::bad_input,
-                fmt::format("max_queue is {}; it must be at least 0", options.max_queue));
-  }
+  check_options(options);
   return std::make_unique<EngineImpl>(std::move(parts), options);
 }
 
@@ -135,13 +132,14 @@ std::string model_id(const std::filesystem::path& folder) {
 }  // namespace
 
 std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
-  engine::LoadedModel model = engine::open_model(options, options.context);
+  const engine::ProvedModel proved = engine::prove_model(options, options.context);
   engine::EngineParts parts;
-  parts.backend = std::move(model.backend);
   parts.tokenizer = text::Tokenizer::load_checkpoint(options.model);
   parts.text = TextProtocol::open(options.model);
   parts.defaults = checkpoint::read_generation_defaults(options.model);
   parts.model_id = model_id(options.model);
+  engine::LoadedModel model = engine::load_model(options, proved);
+  parts.backend = std::move(model.backend);
   parts.activations = std::move(model.activations);
   parts.kv = std::move(model.kv);
   return engine::make_engine(std::move(parts), options);

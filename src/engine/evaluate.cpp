@@ -151,7 +151,9 @@ int longest_entry(const engine::GoldenFile& golden) {
 void evaluate(const EngineOptions& engine, const std::filesystem::path& golden_path,
               const std::function<void(const EvaluationRow&)>& row) {
   const engine::GoldenFile golden(golden_path);
-  Evaluation evaluation(golden, engine::open_model(engine, longest_entry(golden)), engine.progress);
+  Evaluation evaluation(golden,
+                        engine::load_model(engine, engine::prove_model(engine, longest_entry(golden))),
+                        engine.progress);
   for (const char* entry : {"short", "mid"}) {
     if (golden.contains(std::string(entry) + ".ids")) row(evaluation.full_entry(entry));
   }

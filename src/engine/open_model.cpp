@@ -1,4 +1,4 @@
-// Opens a checkpoint folder and loads it into a backend.
+// Opens a checkpoint folder: proof, then load.
 #include "engine/open_model.hpp"
 
 #include <fmt/format.h>
@@ -10,17 +10,6 @@ namespace lily::engine {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-
-void check_options(const EngineOptions& options, int context) {
-  if (context < 0) {
-    throw Error(ErrorKind::bad_input, fmt::format("context is {}; it must be at least 1 token", context));
-  }
-  if (options.threads < 0 || options.threads > kMaxThreads) {
-    throw Error(ErrorKind::bad_input,
-                fmt::format("threads is {}; it must be from 1 to {}, or 0 for all cores", options.threads,
-                            kMaxThreads));
-  }
-}
 
 std::string activations_text(const std::string& backend, Activations activations) {
   if (backend == "reference") return "exact (fp32, sums in fp64)";
@@ -60,22 +49,45 @@ std::string resolve_backend(const std::string& requested, const checkpoint::Conf
   return config.quantization ? "cpu" : "reference";
 }
 
-LoadedModel open_model(const EngineOptions& options, int context) {
-  check_options(options, context);
+void check_options(const EngineOptions& options) {
+  if (options.context < 0) {
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("context is {}; it must be at least 1 token, or 0 for the default", options.context));
+  }
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    throw Error(ErrorKind::bad_input,
+                fmt::format("threads is {}; it must be from 1 to {}, or 0 for all cores", options.threads,
+                            kMaxThreads));
+  }
+  if (options.max_queue < 0) {
+    throw Error(ErrorKind::bad_input,
+                fmt::format("max_queue is {}; it must be at least 0", options.max_queue));
+  }
+}
+
+ProvedModel prove_model(const EngineOptions& options, int context) {
+  check_options(options);
+  ProvedModel proved;
+  proved.checkpoint = checkpoint::Checkpoint::open(options.model);
+  proved.backend = resolve_backend(options.backend, proved.checkpoint->config());
+  proved.context = resolve_context(proved.checkpoint->dimensions(), context);
+  check_plan(least_needs(*proved.checkpoint), proved.checkpoint->dimensions(), proved.context,
+             options.memory_limit);
+  return proved;
+}
+
+LoadedModel load_model(const EngineOptions& options, const ProvedModel& proved) {
   LoadedModel model;
-  model.checkpoint = checkpoint::Checkpoint::open(options.model);
-  const model::Dimensions& dims = model.checkpoint->dimensions();
-  const std::string backend = resolve_backend(options.backend, model.checkpoint->config());
-  model.context = resolve_context(dims, context);
-  check_plan(least_needs(*model.checkpoint), dims, model.context, options.memory_limit);
-  model.backend = backend::open_backend(backend, model.checkpoint,
+  model.backend = backend::open_backend(proved.backend, proved.checkpoint,
                                         {.threads = options.threads,
                                          .activations = options.activations,
                                          .kv = options.kv,
                                          .progress = options.progress});
-  check_plan(memory_needs(*model.backend), dims, model.context, options.memory_limit);
-  model.activations = activations_text(backend, options.activations);
-  model.kv = kv_text(backend, options.kv);
+  check_plan(memory_needs(*model.backend), proved.checkpoint->dimensions(), proved.context,
+             options.memory_limit);
+  model.activations = activations_text(proved.backend, options.activations);
+  model.kv = kv_text(proved.backend, options.kv);
   return model;
 }
 

@@ -1,5 +1,5 @@
-// Opens what a checkpoint folder holds and loads it into a backend; the engine, the benchmark and the
-// evaluation begin here.
+// Opens a checkpoint folder in two steps, proof and load, so that whatever can fail fails before minutes are
+// spent on reading weights. The engine, the benchmark and the evaluation begin here.
 #pragma once
 
 #include <memory>
@@ -12,21 +12,28 @@
 
 namespace lily::engine {
 
-struct LoadedModel {
+// Throws Error(bad_input) naming the option that is out of its range.
+void check_options(const EngineOptions& options);
+
+// "auto" resolved: cpu for quantized weights, for which it has kernels, and the reference for others.
+std::string resolve_backend(const std::string& requested, const checkpoint::Config& config);
+
+// A checkpoint that is known to be right and to fit; nothing of its weights is read yet.
+struct ProvedModel {
   std::shared_ptr<const checkpoint::Checkpoint> checkpoint;
+  std::string backend;  // "auto" resolved
+  int context = 0;      // as resolved
+};
+
+struct LoadedModel {
   std::unique_ptr<backend::Backend> backend;
-  int context = 0;          // as resolved
   std::string activations;  // "auto (decode exact, prefill fast)"
   std::string kv;           // "f16"
 };
 
-// Proves the checkpoint, refuses a context that cannot fit before any weight is read, and loads the weights.
-// `context` 0 is the default. Throws as Engine::open does.
-LoadedModel open_model(const EngineOptions& options, int context);
-
-// The backend for `requested`; "auto" is cpu, whose kernels read quantized matrices, and the reference for
-// checkpoints without.
-std::string resolve_backend(const std::string& requested, const checkpoint::Config& config);
+// Both throw as Engine::open does. `context` 0 is the default.
+ProvedModel prove_model(const EngineOptions& options, int context);
+LoadedModel load_model(const EngineOptions& options, const ProvedModel& proved);
 
 // What a loaded model takes.
 MemoryNeeds memory_needs(const backend::Backend& backend);

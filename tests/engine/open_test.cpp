@@ -82,6 +82,27 @@ TEST(Open, AMissingFolderIsNamed) {
   testing::expect_mentions(error, "/nowhere/model");
 }
 
+// Reading the weights of a large model takes minutes; what is wrong beside them is found first.
+TEST(Open, AMissingTokenizerIsFoundBeforeTheWeightsAreRead) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "lily-without-tokenizer";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  for (const auto& entry : std::filesystem::directory_iterator(testing::kTinyQ4)) {
+    if (entry.path().filename() == "tokenizer.json") continue;
+    std::filesystem::create_symlink(entry.path(), folder / entry.path().filename());
+  }
+  EngineOptions options = options_for(folder, "cpu");
+  bool loading = false;
+  options.progress = [&](std::string_view, std::uint64_t, std::uint64_t, std::string_view) {
+    loading = true;
+  };
+  const Error error = testing::raised([&] { Engine::open(options); });
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(error.kind(), ErrorKind::not_found);
+  testing::expect_mentions(error, "tokenizer.json");
+  EXPECT_FALSE(loading);
+}
+
 TEST(MiniModel, AnswersAGreetingAndEndsItsTurn) {
   const auto engine = Engine::open(options_for(testing::kMini));
   GenerationRequest request = testing::ask("Hello!", false);
