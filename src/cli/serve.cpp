@@ -37,11 +37,11 @@ void run_serve(ServeFlags& flags) {
   const serve::StopSignals signals(server);
   spdlog::info("listening on http://{}:{}", flags.server.host, server.port());
   const auto engine = Engine::open(flags.engine);
+  server.attach(*engine);
   const EngineInfo& info = engine->info();
   spdlog::info("ready: {}, {}, context {}, weights {:.2f} GB, activations {}, kv {}", info.model_id,
                info.backend, info.context, static_cast<double>(info.weight_bytes) * 1e-9, info.activations,
                info.kv);
-  server.attach(*engine);
   server.run();
   spdlog::info("stopped");
 }
@@ -59,7 +59,7 @@ void add_serve(CLI::App& program) {
       .range(0, 65535)
       .option("--api-key-file", flags->api_key_file, "Ask for one of the keys in FILE, one a line", "FILE")
       .option("--max-queue", server.max_queue, "Requests that may wait (default: 64)", "N")
-      .range(0, 1'000'000)
+      .range(0, 1024)
       .option("--cors-origin", server.cors_origin,
               "Web origin that may call; * for all (default: this machine's)", "ORIGIN")
       .examples(
