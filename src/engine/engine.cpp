@@ -15,6 +15,7 @@
 #include "engine/request_queue.hpp"
 #include "engine/token_ranges.hpp"
 #include "lily/error.hpp"
+#include "text/text_protocol.hpp"
 
 namespace lily::engine {
 namespace {
@@ -135,7 +136,7 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   const engine::ProvedModel proved = engine::prove_model(options, options.context);
   engine::EngineParts parts;
   parts.tokenizer = text::Tokenizer::load_checkpoint(options.model);
-  parts.text = TextProtocol::open(options.model);
+  parts.text = text::open_protocol(options.model, parts.tokenizer);
   parts.defaults = checkpoint::read_generation_defaults(options.model);
   parts.model_id = model_id(options.model);
   engine::LoadedModel model = engine::load_model(options, proved);

@@ -1,4 +1,6 @@
 // The text protocol of a checkpoint folder, put together from tokenizer, renderer and answer parser.
+#include "text/text_protocol.hpp"
+
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -8,10 +10,8 @@
 
 #include "base/mapped_file.hpp"
 #include "lily/error.hpp"
-#include "lily/text.hpp"
 #include "text/output_parser.hpp"
 #include "text/renderer.hpp"
-#include "text/tokenizer.hpp"
 
 namespace lily {
 namespace {
@@ -114,9 +114,14 @@ class TokenizerProtocol final : public TextProtocol {
 
 }  // namespace
 
-std::shared_ptr<const TextProtocol> TextProtocol::open(const std::filesystem::path& checkpoint) {
+std::shared_ptr<const TextProtocol> text::open_protocol(const std::filesystem::path& checkpoint,
+                                                        std::shared_ptr<const Tokenizer> tokenizer) {
   check_chat_template(checkpoint);
-  return std::make_shared<TokenizerProtocol>(Tokenizer::load_checkpoint(checkpoint));
+  return std::make_shared<TokenizerProtocol>(std::move(tokenizer));
+}
+
+std::shared_ptr<const TextProtocol> TextProtocol::open(const std::filesystem::path& checkpoint) {
+  return text::open_protocol(checkpoint, Tokenizer::load_checkpoint(checkpoint));
 }
 
 std::shared_ptr<const TextProtocol> TextProtocol::open_tokenizer(
