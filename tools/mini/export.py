@@ -1,0 +1,42 @@
+"""Writes the masters as a bf16 checkpoint in the Hugging Face layout, in shards small enough to be carried around."""
+
+import json
+import pathlib
+
+import safetensors.torch
+import torch
+
+from architecture import hugging_face_config
+
+SHARD_BYTES = 14_000_000
+
+
+def shards(tensors):
+    """Groups of tensor names, in order, each of at most SHARD_BYTES in bf16."""
+    groups, used = [[]], 0
+    for name, tensor in tensors.items():
+        if used + 2 * tensor.size > SHARD_BYTES and groups[-1]:
+            groups.append([])
+            used = 0
+        groups[-1].append(name)
+        used += 2 * tensor.size
+    return groups
+
+
+def export(parameters, architecture, end_of_text, folder):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    groups = shards(parameters.tensors)
+    weight_map, total = {}, 0
+    for index, names in enumerate(groups, 1):
+        file_name = f"model-{index:05d}-of-{len(groups):05d}.safetensors"
+        values = {name: parameters.view(parameters.masters, name).to(torch.bfloat16).cpu().contiguous() for name in names}
+        safetensors.torch.save_file(values, folder / file_name, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(names, file_name)
+        total += sum(2 * value.numel() for value in values.values())
+    write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
+    write_json(folder / "config.json", hugging_face_config(architecture, end_of_text))
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

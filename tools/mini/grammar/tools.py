@@ -1,0 +1,105 @@
+"""Tools with fresh names and schemas: those of the assistant's actions, and invented ones."""
+
+import dataclasses
+
+from .assistant_actions import ACTIONS, FIELD_DESCRIPTIONS, FIELD_TYPES
+
+
+@dataclasses.dataclass
+class Tool:
+    """A tool as the prompt shows it, and what its fields mean."""
+    name: str
+    description: str
+    schema: dict         # the OpenAI-shaped definition
+    fields: dict         # role -> field name, in schema order; an invented tool's roles are its field names
+    action: str = ""     # key of ACTIONS; empty for an invented tool
+    verb: str = ""       # of an invented tool
+    noun: str = ""
+
+    def call(self, values):
+        """A call with the values of some roles, in schema order."""
+        arguments = {name: values[role] for role, name in self.fields.items() if role in values}
+        return {"type": "function", "function": {"name": self.name, "arguments": arguments}}
+
+
+def definition(name, description, properties, required):
+    return {"type": "function", "function": {
+        "name": name, "description": description,
+        "parameters": {"type": "object", "properties": properties, "required": required}}}
+
+
+def tool_name(words, verb_kind, noun_kind):
+    verb = words.pick(words.tool_verbs[verb_kind]) if words.chance(0.8) else words.invented()
+    noun = words.pick(words.tool_nouns[noun_kind]) if words.chance(0.8) else words.invented()
+    if words.chance(0.12):
+        verb, noun = words.invented(), words.invented()
+    shape = words.random.random()
+    if shape < 0.6:
+        return f"{verb}_{noun}"
+    if shape < 0.72:
+        return f"{noun}_{verb}"
+    if shape < 0.88:
+        return verb + noun.capitalize()
+    return f"{words.invented()}_{verb}_{noun}"
+
+
+def assistant_tool(words, key, taken):
+    """A tool for an action, its name new among `taken`, which is extended."""
+    action = ACTIONS[key]
+    name = tool_name(words, action.verb, action.noun)
+    while name in taken:
+        name = tool_name(words, action.verb, action.noun)
+    taken.add(name)
+
+    roles = list(action.required) + [role for role in action.optional if words.chance(0.5)]
+    if words.chance(0.3):
+        words.random.shuffle(roles)
+    fields = {}
+    for role in roles:
+        candidates = [field for field in words.parameter_names[role] if field not in fields.values()]
+        known = bool(candidates) and words.chance(0.8)
+        fields[role] = words.pick(candidates) if known else words.invented()
+
+    properties = {}
+    for role, field in fields.items():
+        properties[field] = {"type": FIELD_TYPES.get(role, "string")}
+        # A field whose name says nothing always has a description; so has every field of the held-out set.
+        if words.held_out or field not in words.parameter_names[role] or words.chance(0.8):
+            folder = key == "list_files" and role == "path"
+            properties[field]["description"] = "path of the folder" if folder else words.pick(FIELD_DESCRIPTIONS[role])
+    description = words.pick(action.descriptions)
+    required = [field for role, field in fields.items() if role in action.required]
+    return Tool(name, description, definition(name, description, properties, required), fields, action=key)
+
+
+def invented_tool(words, taken):
+    """A tool that does something made up; only its schema says how to use it."""
+    verb, noun = words.invented(), words.invented()
+    name = words.pick([f"{verb}_{noun}"] * 4 + [f"{words.invented()}_{words.invented()}", f"{noun}_{verb}",
+                                                verb + noun.capitalize(), words.invented()])
+    while name in taken:
+        name += "_" + words.invented()
+    taken.add(name)
+    names = [words.invented() for _ in range(words.pick([1, 2, 2, 3]))]
+    types = {field: words.pick(["string", "string", "string", "integer", "boolean"]) for field in names}
+    properties = {field: {"type": types[field]} for field in names}
+    if words.chance(0.5):
+        for field in names:
+            properties[field]["description"] = words.pick([f"the {field}", f"{field} of the {noun}", "value"])
+    description = words.pick([f"{verb.capitalize()} the {noun}.", f"{verb.capitalize()} a {noun}.",
+                              f"Can {verb} the {noun}."])
+    return Tool(name, description, definition(name, description, properties, names),
+                {field: field for field in names}, verb=verb, noun=noun)
+
+
+def toolset(words, count, needed=()):
+    """`count` tools in random order, among them one for each needed action."""
+    taken = set()
+    others = [key for key in ACTIONS if key not in needed]
+    words.random.shuffle(others)
+    tools = [assistant_tool(words, key, taken) for key in needed]
+    while len(tools) < count:
+        invented = words.chance(0.3)
+        tools.append(invented_tool(words, taken) if invented else assistant_tool(words, others.pop(), taken))
+    words.random.shuffle(tools)
+    return tools

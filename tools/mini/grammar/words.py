@@ -1,0 +1,199 @@
+"""Words, names and values drawn at random, from the training side or from the held-out side of a fixed split.
+
+The split is a hash of the word itself, so no word, name or tool name of the held-out set can occur on the training
+side, whatever the seeds are.
+"""
+
+import functools
+import hashlib
+import random
+
+from . import word_lists
+
+ONSETS = ("b c d f g h j k l m n p r s t v w z br cr dr fr gr pr tr bl cl fl gl pl sl sk sp st sh ch th qu sw kn ph sn"
+          .split())
+VOWELS = "a e i o u ai ea oo ou y ie au".split()
+CODAS = ["", "", "n", "r", "l", "s", "t", "k", "m", "x", "nd", "rt", "st", "ck", "ng", "p", "d"]
+WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+MONTHS = "January February March April May June July August September October November December".split()
+MAX_WORD_LENGTH = 9
+
+
+# Chosen among many so that each list of word_lists.py has words on both sides and the commonest names of tools and
+# fields (find, list, title, date ...), which a person will use in a demo, are training words.
+SPLIT = 1524778
+
+
+def hash_of(kind, word):
+    return hashlib.sha256(f"lily-mini {kind}: {word.lower()}".encode()).digest()[0]
+
+
+def is_held_out(word):
+    """One word in four belongs to the held-out set."""
+    return hash_of(f"split {SPLIT}", word) % 4 == 0
+
+
+def split(words, held_out):
+    """The words of a list that belong to one side."""
+    return [word for word in words if is_held_out(word) == held_out]
+
+
+@functools.cache
+def syllables(held_out):
+    """Syllables are split as well, so that held-out words also look different."""
+    every = sorted({onset + vowel + coda for onset in ONSETS for vowel in VOWELS for coda in CODAS})
+    return [one for one in every if (hash_of("syllable", one) % 7 == 0) == held_out]
+
+
+class Words:
+    """Draws from one side of the split with one random stream."""
+
+    def __init__(self, seed, held_out):
+        self.random = random.Random(seed)
+        self.held_out = held_out
+        self.syllables = syllables(held_out)
+        self.short_syllables = [one for one in self.syllables if len(one) <= 3]
+        self.nouns = split(word_lists.NOUNS, held_out)
+        self.occasions = split(word_lists.OCCASIONS, held_out)
+        self.errand_verbs = split(word_lists.ERRAND_VERBS, held_out)
+        self.adjectives = split(word_lists.ADJECTIVES, held_out)
+        self.first_names = split(word_lists.FIRST_NAMES, held_out)
+        self.last_names = split(word_lists.LAST_NAMES, held_out)
+        self.cities = split(word_lists.CITIES, held_out)
+        self.attributes = split(word_lists.ATTRIBUTES, held_out)
+        self.tool_verbs = {kind: split(words, held_out) for kind, words in word_lists.TOOL_VERBS.items()}
+        self.tool_nouns = {kind: split(words, held_out) for kind, words in word_lists.TOOL_NOUNS.items()}
+        self.parameter_names = {role: split(words, held_out) for role, words in word_lists.PARAMETER_NAMES.items()}
+        self.used = set()
+
+    def forget(self):
+        """Starts a new conversation: invented words may occur again."""
+        self.used = set()
+
+    def chance(self, probability):
+        return self.random.random() < probability
+
+    def pick(self, options):
+        return self.random.choice(options)
+
+    def invented(self):
+        """A made-up word, new in this conversation."""
+        while True:
+            if not self.held_out and self.chance(0.2):
+                letters = [self.pick("abcdefghijklmnopqrstuvwxyz" if self.chance(0.4) else "aeioustrn")
+                           for _ in range(self.random.randint(3, 8))]
+                word = "".join(letters)
+            else:
+                count = 2 if self.chance(0.75) else 3 if self.chance(0.25) else 1
+                word = "".join(self.pick(self.short_syllables if self.chance(0.75) else self.syllables)
+                               for _ in range(count))
+            if 3 <= len(word) <= MAX_WORD_LENGTH and is_held_out(word) == self.held_out and word not in self.used:
+                self.used.add(word)
+                return word
+
+    def word(self):
+        """A common noun or an invented word."""
+        return self.pick(self.nouns) if self.chance(0.45) else self.invented()
+
+    def name(self):
+        """A person or a thing with a name."""
+        kind = self.random.random()
+        if kind < 0.35:
+            return self.pick(self.first_names) + " " + self.pick(self.last_names)
+        if kind < 0.55:
+            return self.pick(self.first_names) + " " + self.invented().capitalize()
+        if kind < 0.85:
+            return self.invented().capitalize()
+        return self.invented().capitalize() + " " + self.invented().capitalize()
+
+    def city(self):
+        return self.pick(self.cities) if self.chance(0.6) else self.invented().capitalize()
+
+    def errand(self):
+        """Something to do: "buy red paint"."""
+        words = [self.pick(self.errand_verbs)]
+        if self.chance(0.25):
+            words.append("the")
+        if self.chance(0.25):
+            words.append(self.pick(self.adjectives))
+        words.append(self.word())
+        return " ".join(words)
+
+    def title(self):
+        """A title of an event or a note."""
+        kind = self.random.random()
+        if kind < 0.25:
+            title = self.errand()
+        elif kind < 0.45:
+            title = self.pick(self.occasions) + self.pick(["", " with " + self.pick(self.first_names)])
+        else:
+            title = " ".join(self.word() for _ in range(self.pick([1, 2, 2, 3])))
+        return title[0].upper() + title[1:] if self.chance(0.3) else title
+
+    def iso_date(self):
+        return f"{self.random.randint(2024, 2031)}-{self.random.randint(1, 12):02d}-{self.random.randint(1, 28):02d}"
+
+    def date(self):
+        kind = self.random.random()
+        if kind < 0.6:
+            return self.iso_date()
+        if kind < 0.75:
+            return self.pick(WEEKDAYS)
+        if kind < 0.85:
+            return self.pick(["today", "tomorrow"])
+        return f"{self.pick(MONTHS)} {self.random.randint(1, 31)}"
+
+    def time(self):
+        if self.chance(0.75):
+            return f"{self.random.randint(0, 23):02d}:{self.pick([0, 5, 10, 15, 20, 30, 40, 45, 50]):02d}"
+        return f"{self.random.randint(1, 12)}{self.pick([' am', ' pm', 'am', 'pm'])}"
+
+    def digits(self, count):
+        return "".join(self.pick("0123456789") for _ in range(count))
+
+    def phone(self):
+        return self.digits(3) + "-" + self.digits(4)
+
+    def email(self):
+        return self.invented() + "@" + self.invented() + self.pick([".org", ".com", ".net"])
+
+    def folder(self):
+        return "".join("/" + self.word() for _ in range(self.random.randint(1, 2)))
+
+    def path(self):
+        ending = self.pick([".txt", ".md", ".csv", ".pdf", ".json"])
+        return self.folder() + "/" + self.word() + ending if self.chance(0.65) else self.word() + ending
+
+    def code(self):
+        """A number or a label such as RT-204."""
+        if self.chance(0.5):
+            return str(self.random.randint(10, 99999))
+        letters = "".join(self.pick("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(self.random.randint(1, 3)))
+        return letters + self.pick(["-", ""]) + self.digits(self.random.randint(1, 4))
+
+    def value(self):
+        """What an attribute may have as a value."""
+        kind = self.random.random()
+        if kind < 0.2:
+            return self.invented()
+        if kind < 0.4:
+            return self.name()
+        if kind < 0.65:
+            return self.code()
+        if kind < 0.78:
+            return self.pick(self.nouns)
+        if kind < 0.84:
+            return self.city()
+        if kind < 0.92:
+            return " ".join([self.pick(self.adjectives), self.word()])
+        return self.pick([self.iso_date, self.time, self.phone])()
+
+    def sentence(self):
+        """Filler without a meaning and without a full stop."""
+        words = [self.pick(self.nouns) if self.chance(0.5) else self.pick(self.adjectives) if self.chance(0.6)
+                 else self.invented() for _ in range(self.random.randint(3, 8))]
+        if self.chance(0.5):
+            words.insert(self.random.randint(1, len(words)), self.pick(["and", "with", "near", "under", "for", "by"]))
+        if self.chance(0.5):
+            words.insert(0, "the")
+        return " ".join(words)

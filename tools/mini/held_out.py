@@ -1,0 +1,46 @@
+"""Held-out tasks: a conversation up to one answer, and that answer. Training evaluates them, make_suite.py writes them."""
+
+import dataclasses
+
+from grammar.mixture import HELD_OUT_KINDS, held_out_conversations
+
+SUITE_SEED = 20261129
+SUITE_TASKS = 200
+KINDS = (*HELD_OUT_KINDS, "reply")
+
+
+@dataclasses.dataclass
+class Task:
+    """The conversation's last message is the answer that is wanted."""
+    kind: str
+    conversation: object
+
+    @property
+    def answer(self):
+        return self.conversation.messages[-1]
+
+
+def up_to(conversation, index):
+    """The same conversation, ended by message `index`."""
+    return dataclasses.replace(conversation, messages=conversation.messages[:index + 1])
+
+
+def tasks_of(conversation):
+    """A chain is judged turn by turn; of a call, the call and, as kind `reply`, the reply; else the last answer."""
+    answers = [index for index, message in enumerate(conversation.messages) if message["role"] == "assistant"]
+    if conversation.kind == "chain":
+        return [Task("chain", up_to(conversation, index)) for index in answers]
+    if conversation.kind in ("one_call", "parallel_calls"):
+        call, reply = answers
+        return [Task(conversation.kind, up_to(conversation, call)), Task("reply", up_to(conversation, reply))]
+    return [Task(conversation.kind, conversation)]
+
+
+def tasks(seed, per_kind, kinds=KINDS):
+    """`per_kind` tasks of each kind, in the order they are drawn."""
+    counts = dict.fromkeys(kinds, 0)
+    for conversation in held_out_conversations(seed, per_kind):
+        for task in tasks_of(conversation):
+            if counts.get(task.kind, per_kind) < per_kind:
+                counts[task.kind] += 1
+                yield task

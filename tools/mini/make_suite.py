@@ -1,0 +1,74 @@
+"""Writes the held-out tasks for `lily eval --suite mini`: JSON lines, each a chat request and what is expected.
+
+usage: make_suite.py OUTPUT.jsonl
+
+A line has `kind`, the members of a chat request (`messages`, `tools` where there are any, `enable_thinking`), and
+`expect` with one of
+  calls   the tool calls, all of them, in this order: [{"name", "arguments"}]
+  equals  the whole answer
+  contains  a part of the answer
+  json    the value of the answer, read as JSON
+  one_of  the answers that are right
+Where no calls are expected, there must be none. `clean` beside `one_of` says that the answer must at any rate be text:
+not empty, no control characters but newlines, no U+FFFD.
+"""
+
+import itertools
+import json
+import sys
+
+import held_out
+from grammar.off_grammar import POLITE_ANSWERS
+
+
+def request_message(message, numbers, waiting):
+    """The message as a client sends it back: arguments as JSON text, results with the id of their call.
+
+    `numbers` counts the calls of the conversation; `waiting` holds the ids of calls whose results come next.
+    """
+    if message["role"] == "tool":
+        return {"role": "tool", "tool_call_id": waiting.pop(0), "content": message["content"]}
+    if "tool_calls" not in message:
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        identifier = f"call_{next(numbers)}"
+        waiting.append(identifier)
+        function = call["function"]
+        arguments = json.dumps(function["arguments"], ensure_ascii=False)
+        calls.append({"id": identifier, "type": "function", "function": {"name": function["name"], "arguments": arguments}})
+    return message | {"tool_calls": calls}
+
+
+def expectation(task):
+    answer = task.answer
+    if "tool_calls" in answer:
+        return {"calls": [call["function"] for call in answer["tool_calls"]]}
+    if task.kind == "json":
+        return {"json": json.loads(answer["content"])}
+    if task.kind == "off_grammar":
+        return {"clean": True, "one_of": list(POLITE_ANSWERS)}
+    if task.kind == "fact_absent":
+        return {"contains": "is not in the text"}
+    if task.kind in ("fact_short", "fact_long"):
+        return {"contains": answer["content"].split(" is ", 1)[1].removesuffix(".")}
+    return {"equals": answer["content"]}
+
+
+def suite_line(task):
+    conversation, numbers, waiting = task.conversation, itertools.count(), []
+    messages = [request_message(message, numbers, waiting) for message in conversation.messages[:-1]]
+    line = {"kind": task.kind, "messages": messages}
+    if conversation.tools:
+        line["tools"] = conversation.tools
+    return line | {"enable_thinking": conversation.thinking, "expect": expectation(task)}
+
+
+def write(path, per_kind=held_out.SUITE_TASKS):
+    with open(path, "w", encoding="utf-8") as file:
+        for task in held_out.tasks(held_out.SUITE_SEED, per_kind):
+            file.write(json.dumps(suite_line(task), ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    write(sys.argv[1])
