@@ -93,13 +93,16 @@ TEST_P(Elementwise, NotFiniteStaysNotFinite) {
   }
 }
 
-TEST_P(Elementwise, AddScaled) {
-  const std::vector<float> x = normals(96), before = normals(96);
+TEST_P(Elementwise, AddWeighted) {
+  const std::vector<float> a = normals(96), b = normals(96), before = normals(96);
   std::vector<float> y = before;
-  kernels().add_scaled(-1.5F, x.data(), 96, y.data());
+  const float* rows[] = {a.data(), b.data()};
+  const float weights[] = {-1.5F, 0.25F};
+  kernels().add_weighted(rows, weights, 2, 96, y.data());
   for (std::size_t i = 0; i < y.size(); ++i) {
-    ASSERT_NEAR(y[i], before[i] - 1.5 * static_cast<double>(x[i]),
-                (std::fabs(before[i]) + 1.5 * std::fabs(x[i])) * tolerance::kElementwise);
+    const double first = -1.5 * static_cast<double>(a[i]), second = 0.25 * static_cast<double>(b[i]);
+    const double magnitude = std::fabs(before[i]) + std::fabs(first) + std::fabs(second);
+    ASSERT_NEAR(y[i], before[i] + first + second, magnitude * tolerance::kElementwise) << i;
   }
 }
 

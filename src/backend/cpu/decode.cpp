@@ -41,6 +41,8 @@ Decoder::Decoder(const Context& context, bool exact) : context_(context), sizes_
   inner_row_ = ActivationRows(1, sizes_.inner_columns, exact);
   expert_rows_ = ActivationRows(active, sizes_.expert_columns, exact);
   routes_.resize(static_cast<std::size_t>(active));
+  expert_outputs_.resize(routes_.size());
+  expert_weights_.resize(routes_.size());
   window_rows_.resize(static_cast<std::size_t>(dims.conv_kernel));
 }
 
@@ -76,7 +78,7 @@ void Decoder::step(CpuSequence& sequence, TokenId token, std::span<float> logits
     }
     context_.kernels.quantize(inner_.data(), layer.mixer_out.groups * kGroup, inner_row_[0]);
     multiply(layer.mixer_out, inner_row_[0], output_.data());
-    context_.kernels.add_scaled(1, output_.data(), dims.hidden_size, hidden_.data());
+    add_to_residual(context_.kernels, output_.data(), dims.hidden_size, hidden_.data());
     experts(layer, i);
   }
 
@@ -228,10 +230,10 @@ void Decoder::experts(const LayerWeights& layer, int layer_index) {
   for_all_blocks(
       layer.down, [&](int slot) { return &expert_rows_[slot]; }, expert_out_.data(), hidden);
   for (int slot = 0; slot < active; ++slot) {
-    kernels.add_scaled(routes_[static_cast<std::size_t>(slot)].weight,
-                       expert_out_.at(static_cast<std::size_t>(slot) * static_cast<std::size_t>(hidden)),
-                       hidden, hidden_.data());
+    expert_outputs_[static_cast<std::size_t>(slot)] = expert_out_.row(slot, hidden);
+    expert_weights_[static_cast<std::size_t>(slot)] = routes_[static_cast<std::size_t>(slot)].weight;
   }
+  kernels.add_weighted(expert_outputs_.data(), expert_weights_.data(), active, hidden, hidden_.data());
 }
 
 }  // namespace lily::cpu

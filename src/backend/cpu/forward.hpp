@@ -39,6 +39,11 @@ class FloatBuffer {
 // Matrix rows padded to whole blocks: outputs of matmul need this room.
 inline int padded_rows(const PackedMatrix& matrix) { return matrix.blocks() * kLanes; }
 
+inline void add_to_residual(const Kernels& kernels, const float* x, int n, float* residual) {
+  constexpr float kOne = 1;
+  kernels.add_weighted(&x, &kOne, 1, n, residual);
+}
+
 // Blocks that a thread takes at once: about 96 KiB of codes, some 5 us of reading, so that the counter costs
 // nothing and the threads still finish together.
 inline std::int64_t block_grain(const PackedMatrix& matrix) {
@@ -82,6 +87,8 @@ class Decoder {
   FloatBuffer convolved_, gates_, queries_, attention_, cosines_, sines_;
   ActivationRows input_row_, inner_row_, expert_rows_;
   std::vector<Route> routes_;
+  std::vector<const float*> expert_outputs_;
+  std::vector<float> expert_weights_;
   std::vector<const float*> window_rows_;  // [taps], oldest first
 };
 
@@ -135,7 +142,9 @@ class Prefiller {
     FloatBuffer normed, gate_up;
     ActivationRows rows;
     std::vector<ActivationRow> gathered;
-    std::vector<const float*> window;  // [taps]
+    std::vector<const float*> window;   // [taps]
+    std::vector<const float*> outputs;  // of one token's experts
+    std::vector<float> weights;
   };
   std::vector<ThreadScratch> threads_;
 };

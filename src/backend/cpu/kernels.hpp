@@ -103,8 +103,8 @@ struct Kernels {
                          float* out) = nullptr;
   // x = x * sigmoid(gate).
   void (*sigmoid_multiply)(const float* gate, int n, float* x) = nullptr;
-  // y += a * x.
-  void (*add_scaled)(float a, const float* x, int n, float* y) = nullptr;
+  // y += sum of weights[i] * rows[i], in order.
+  void (*add_weighted)(const float* const* rows, const float* weights, int count, int n, float* y) = nullptr;
   // out = silu(sum of taps): out[c] = silu(sum_m weights[m][c] * rows[m][c]), m = 0 .. taps-1 oldest first.
   void (*convolve)(const float* const* rows, const float* weights, int taps, int channels,
                    float* out) = nullptr;

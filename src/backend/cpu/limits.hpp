@@ -9,8 +9,8 @@
 
 namespace lily::cpu {
 
-// Reads `weights` (or a buffer of its own when they are small) and multiplies for about a second in all;
-// medians of the repetitions.
+// Reads `weights` (or a buffer of its own when they are small) and multiplies for about a second in all.
+// The best repetition counts: a limit is what the machine gives when nothing else runs.
 backend::MachineLimits measure_limits(const Kernels& kernels, ThreadPool& pool,
                                       std::span<const std::byte> weights);
 

@@ -54,6 +54,8 @@ Prefiller::Prefiller(const Context& context, bool exact) : context_(context), si
     scratch.rows = ActivationRows(kExpertTokens, sizes_.expert_columns, exact);
     scratch.gathered.resize(kExpertTokens);
     scratch.window.resize(static_cast<std::size_t>(dims.conv_kernel));
+    scratch.outputs.resize(static_cast<std::size_t>(active));
+    scratch.weights.resize(static_cast<std::size_t>(active));
   }
 }
 
@@ -148,7 +150,7 @@ void Prefiller::add_mixer_output(const LayerWeights& layer, int tokens) {
   multiply(layer.mixer_out, inner_rows_.data(), tokens, output_.data(), hidden);
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
-      context_.kernels.add_scaled(1, output_.row(t, hidden), hidden, hidden_.row(t, hidden));
+      add_to_residual(context_.kernels, output_.row(t, hidden), hidden, hidden_.row(t, hidden));
     }
   });
 }

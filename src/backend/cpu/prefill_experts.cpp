@@ -18,17 +18,16 @@ void Prefiller::experts(const LayerWeights& layer, int layer_index, int tokens) 
                                }
                              });
   // Summing per token in the order of its routes keeps the result independent of the threads.
-  context_.pool.parallel_for(tokens, 8, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+  context_.pool.parallel_for(tokens, 8, [&](std::int64_t begin, std::int64_t end, int thread) {
+    std::vector<const float*>& outputs = threads_[static_cast<std::size_t>(thread)].outputs;
+    std::vector<float>& weights = threads_[static_cast<std::size_t>(thread)].weights;
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
       const int* slots = slot_of_.data() + static_cast<std::ptrdiff_t>(t) * active;
       const Route* routes = routes_.data() + static_cast<std::ptrdiff_t>(t) * dims.experts_per_token;
-      float* out = hidden_.row(t, hidden);
-      for (int i = 0; i < dims.experts_per_token; ++i) {
-        context_.kernels.add_scaled(routes[i].weight, slots_.row(slots[i], hidden), hidden, out);
-      }
-      const float gate = router_.row(t, sizes_.router_rows)[layer.shared_gate_row];
-      context_.kernels.add_scaled(1 / (1 + std::exp(-gate)), slots_.row(slots[active - 1], hidden), hidden,
-                                  out);
+      for (int i = 0; i < active; ++i) outputs[static_cast<std::size_t>(i)] = slots_.row(slots[i], hidden);
+      for (int i = 0; i + 1 < active; ++i) weights[static_cast<std::size_t>(i)] = routes[i].weight;
+      weights.back() = 1 / (1 + std::exp(-router_.row(t, sizes_.router_rows)[layer.shared_gate_row]));
+      context_.kernels.add_weighted(outputs.data(), weights.data(), active, hidden, hidden_.row(t, hidden));
     }
   });
 }

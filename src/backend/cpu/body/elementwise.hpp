@@ -78,10 +78,11 @@ void sigmoid_multiply(const float* gate, int n, float* x) {
   }
 }
 
-void add_scaled(float a, const float* x, int n, float* y) {
-  const F factor = Simd::set1(a);
+void add_weighted(const float* const* rows, const float* weights, int count, int n, float* y) {
   for (int i = 0; i < n; i += kLanes) {
-    Simd::store(y + i, Simd::fma(factor, Simd::load(x + i), Simd::load(y + i)));
+    F sum = Simd::load(y + i);
+    for (int r = 0; r < count; ++r) sum = Simd::fma(Simd::set1(weights[r]), Simd::load(rows[r] + i), sum);
+    Simd::store(y + i, sum);
   }
 }
 

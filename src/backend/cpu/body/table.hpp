@@ -20,7 +20,7 @@ constexpr lily::cpu::Kernels make_kernels(const char* name) {
   k.silu_multiply = &silu_multiply;
   k.gated_rms_norm = &gated_rms_norm;
   k.sigmoid_multiply = &sigmoid_multiply;
-  k.add_scaled = &add_scaled;
+  k.add_weighted = &add_weighted;
   k.convolve = &convolve;
   k.delta_net = &delta_net;
   k.store_kv = &store_kv;
