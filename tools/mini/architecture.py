@@ -1,4 +1,4 @@
-"""The architecture of lily-mini: sizes, tensors and their shapes, initial values, and the configuration file."""
+"""The architecture of lily-mini: sizes, tensors with their shapes, initial values, config.json."""
 
 import dataclasses
 import math
@@ -13,7 +13,9 @@ HEAD = "lm_head.weight"
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """Two key heads and two KV heads keep faults of the head mapping visible; twelve experts keep 4 bit under 8 MB."""
+    """Two key heads and two KV heads keep faults of the head mapping visible; twelve experts keep 4 bit under
+    8 MB."""
+
     vocabulary: int = 4096
     hidden: int = 256
     layers: int = 8
@@ -57,6 +59,7 @@ def layer_name(layer):
 @dataclasses.dataclass(frozen=True)
 class Tensor:
     """Shape, and the bits it has after quantization; 16 means that it is not quantized."""
+
     shape: tuple
     bits: int = 4
 
@@ -68,29 +71,41 @@ class Tensor:
 def attention_tensors(a):
     queries = a.query_heads * a.head_size
     keys = a.kv_heads * a.head_size
-    return {"q_proj.weight": Tensor((2 * queries, a.hidden)), "k_proj.weight": Tensor((keys, a.hidden)),
-            "v_proj.weight": Tensor((keys, a.hidden)), "o_proj.weight": Tensor((a.hidden, queries)),
-            "q_norm.weight": Tensor((a.head_size,), 16), "k_norm.weight": Tensor((a.head_size,), 16)}
+    return {
+        "q_proj.weight": Tensor((2 * queries, a.hidden)),
+        "k_proj.weight": Tensor((keys, a.hidden)),
+        "v_proj.weight": Tensor((keys, a.hidden)),
+        "o_proj.weight": Tensor((a.hidden, queries)),
+        "q_norm.weight": Tensor((a.head_size,), 16),
+        "k_norm.weight": Tensor((a.head_size,), 16),
+    }
 
 
 def delta_tensors(a):
     heads = a.delta_value_heads
-    return {"dt_bias": Tensor((heads,), 16), "A_log": Tensor((heads,), 16),
-            "conv1d.weight": Tensor((a.convolution_channels, 1, a.convolution_taps), 16),
-            "norm.weight": Tensor((a.delta_head_size,), 16), "out_proj.weight": Tensor((a.hidden, a.delta_value_width)),
-            "in_proj_qkv.weight": Tensor((a.convolution_channels, a.hidden)),
-            "in_proj_z.weight": Tensor((a.delta_value_width, a.hidden)),
-            "in_proj_b.weight": Tensor((heads, a.hidden)), "in_proj_a.weight": Tensor((heads, a.hidden))}
+    return {
+        "dt_bias": Tensor((heads,), 16),
+        "A_log": Tensor((heads,), 16),
+        "conv1d.weight": Tensor((a.convolution_channels, 1, a.convolution_taps), 16),
+        "norm.weight": Tensor((a.delta_head_size,), 16),
+        "out_proj.weight": Tensor((a.hidden, a.delta_value_width)),
+        "in_proj_qkv.weight": Tensor((a.convolution_channels, a.hidden)),
+        "in_proj_z.weight": Tensor((a.delta_value_width, a.hidden)),
+        "in_proj_b.weight": Tensor((heads, a.hidden)),
+        "in_proj_a.weight": Tensor((heads, a.hidden)),
+    }
 
 
 def expert_tensors(a):
-    return {"gate.weight": Tensor((a.experts, a.hidden), 8),
-            "experts.gate_up_proj": Tensor((a.experts, 2 * a.expert_width, a.hidden)),
-            "experts.down_proj": Tensor((a.experts, a.hidden, a.expert_width)),
-            "shared_expert.gate_proj.weight": Tensor((a.shared_width, a.hidden)),
-            "shared_expert.up_proj.weight": Tensor((a.shared_width, a.hidden)),
-            "shared_expert.down_proj.weight": Tensor((a.hidden, a.shared_width)),
-            "shared_expert_gate.weight": Tensor((1, a.hidden), 8)}
+    return {
+        "gate.weight": Tensor((a.experts, a.hidden), 8),
+        "experts.gate_up_proj": Tensor((a.experts, 2 * a.expert_width, a.hidden)),
+        "experts.down_proj": Tensor((a.experts, a.hidden, a.expert_width)),
+        "shared_expert.gate_proj.weight": Tensor((a.shared_width, a.hidden)),
+        "shared_expert.up_proj.weight": Tensor((a.shared_width, a.hidden)),
+        "shared_expert.down_proj.weight": Tensor((a.hidden, a.shared_width)),
+        "shared_expert_gate.weight": Tensor((1, a.hidden), 8),
+    }
 
 
 def tensors(a):
@@ -117,7 +132,9 @@ def decay_bias(shape, generator):
 
 
 def initial_value(name, shape, a, generator):
-    """The value a tensor starts from. Norms are stored as w with a factor 1 + w, but for DeltaNet's, stored plain."""
+    """The value a tensor starts from. Norms are stored as w with a factor 1 + w, but for DeltaNet's, stored
+    plain."""
+
     def normal(deviation):
         return torch.randn(shape, generator=generator) * deviation
 
@@ -138,7 +155,9 @@ def initial_value(name, shape, a, generator):
     if name == HEAD or name.endswith(("mlp.gate.weight", "shared_expert_gate.weight")):
         return normal(0.02)
     if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "down_proj")):
-        return normal(1 / math.sqrt(shape[-1] * 2 * a.layers))  # two writers a layer share the residual stream
+        return normal(
+            1 / math.sqrt(shape[-1] * 2 * a.layers)
+        )  # two writers a layer share the residual stream
     return normal(0.7 / math.sqrt(shape[-1]))
 
 
@@ -150,21 +169,50 @@ def initial_values(a, seed):
 def hugging_face_config(a, end_of_text):
     """config.json as transformers reads it."""
     text = {
-        "model_type": "qwen3_5_moe_text", "vocab_size": a.vocabulary, "hidden_size": a.hidden,
-        "num_hidden_layers": a.layers, "num_attention_heads": a.query_heads, "num_key_value_heads": a.kv_heads,
-        "head_dim": a.head_size, "hidden_act": "silu", "max_position_embeddings": a.positions,
-        "rms_norm_eps": a.norm_epsilon, "tie_word_embeddings": False, "attention_bias": False,
-        "attention_dropout": 0.0, "attn_output_gate": True, "linear_conv_kernel_dim": a.convolution_taps,
-        "linear_key_head_dim": a.delta_head_size, "linear_value_head_dim": a.delta_head_size,
-        "linear_num_key_heads": a.delta_key_heads, "linear_num_value_heads": a.delta_value_heads,
-        "mamba_ssm_dtype": "float32", "moe_intermediate_size": a.expert_width,
-        "shared_expert_intermediate_size": a.shared_width, "num_experts": a.experts,
-        "num_experts_per_tok": a.experts_per_token, "full_attention_interval": 4,
-        "layer_types": ["full_attention" if a.is_attention(layer) else "linear_attention" for layer in range(a.layers)],
-        "rope_parameters": {"rope_type": "default", "rope_theta": a.rope_base, "mrope_interleaved": True,
-                            "partial_rotary_factor": a.rotated / a.head_size, "mrope_section": [11, 11, 10]},
-        "use_cache": True, "dtype": "bfloat16", "bos_token_id": end_of_text, "eos_token_id": end_of_text,
+        "model_type": "qwen3_5_moe_text",
+        "vocab_size": a.vocabulary,
+        "hidden_size": a.hidden,
+        "num_hidden_layers": a.layers,
+        "num_attention_heads": a.query_heads,
+        "num_key_value_heads": a.kv_heads,
+        "head_dim": a.head_size,
+        "hidden_act": "silu",
+        "max_position_embeddings": a.positions,
+        "rms_norm_eps": a.norm_epsilon,
+        "tie_word_embeddings": False,
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "attn_output_gate": True,
+        "linear_conv_kernel_dim": a.convolution_taps,
+        "linear_key_head_dim": a.delta_head_size,
+        "linear_value_head_dim": a.delta_head_size,
+        "linear_num_key_heads": a.delta_key_heads,
+        "linear_num_value_heads": a.delta_value_heads,
+        "mamba_ssm_dtype": "float32",
+        "moe_intermediate_size": a.expert_width,
+        "shared_expert_intermediate_size": a.shared_width,
+        "num_experts": a.experts,
+        "num_experts_per_tok": a.experts_per_token,
+        "full_attention_interval": 4,
+        "layer_types": [
+            "full_attention" if a.is_attention(layer) else "linear_attention" for layer in range(a.layers)
+        ],
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": a.rope_base,
+            "mrope_interleaved": True,
+            "partial_rotary_factor": a.rotated / a.head_size,
+            "mrope_section": [11, 11, 10],
+        },
+        "use_cache": True,
+        "dtype": "bfloat16",
+        "bos_token_id": end_of_text,
+        "eos_token_id": end_of_text,
         "pad_token_id": None,
     }
-    return {"architectures": ["Qwen3_5MoeForConditionalGeneration"], "model_type": "qwen3_5_moe",
-            "tie_word_embeddings": False, "text_config": text}
+    return {
+        "architectures": ["Qwen3_5MoeForConditionalGeneration"],
+        "model_type": "qwen3_5_moe",
+        "tie_word_embeddings": False,
+        "text_config": text,
+    }

@@ -13,4 +13,5 @@ pytest.importorskip("jinja2", reason="the tests of tools/mini need tokenizers an
 @pytest.fixture(scope="session")
 def encoder():
     from conversations import Encoder
+
     return Encoder()

@@ -1,4 +1,4 @@
-"""From a conversation to tokens: rendering with the model's own chat template, and the weight of every token."""
+"""From a conversation to tokens: rendering with the chat template, and the weight of every token."""
 
 import bisect
 import json
@@ -20,8 +20,9 @@ FORCED, OTHER, ANSWER, DECISION = range(4)
 
 def load_template():
     """The template in an environment like the one Hugging Face gives it."""
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                               extensions=[jinja2.ext.loopcontrols])
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols]
+    )
     environment.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
 
     def raise_exception(message):
@@ -43,9 +44,13 @@ class Renderer:
 
     def render(self, conversation, add_generation_prompt=False):
         options = {"preserve_thinking": True} if conversation.preserve_thinking else {}
-        return self.template.render(messages=conversation.messages, tools=conversation.tools or None,
-                                    add_generation_prompt=add_generation_prompt,
-                                    enable_thinking=conversation.thinking, **options)
+        return self.template.render(
+            messages=conversation.messages,
+            tools=conversation.tools or None,
+            add_generation_prompt=add_generation_prompt,
+            enable_thinking=conversation.thinking,
+            **options
+        )
 
 
 class Encoder:
@@ -64,14 +69,15 @@ class Encoder:
         return self.tokenizer.encode(text).ids
 
     def answer_spans(self, ids):
-        """(first, end) of the tokens that the model itself writes in each assistant turn, <|im_end|> included.
+        """(first, end) of the tokens that the model itself writes in each assistant turn, <|im_end|>
+        included.
 
         What the template forces is left out: the role, the opening of a thought, and a whole empty thought.
         """
         spans, position = [], 0
         role = [self.message_start, *self.assistant]
         while position < len(ids):
-            if ids[position:position + len(role)] != role:
+            if ids[position : position + len(role)] != role:
                 position += 1
                 continue
             first = position + len(role) + 1  # behind the newline
@@ -96,7 +102,7 @@ class Encoder:
                 weights[forced] = FORCED
                 forced -= 1
             weights[first:end] = [ANSWER] * (end - first)
-            answer = text[starts[first]:starts[end - 1]]
+            answer = text[starts[first] : starts[end - 1]]
             for pattern in conversation.decisions:
                 for match in re.finditer(pattern, answer):
                     index = bisect.bisect_right(starts, starts[first] + match.end()) - 1

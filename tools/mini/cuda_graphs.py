@@ -1,4 +1,4 @@
-"""CUDA graphs of training steps: one per row length, one for the optimizer, each checked against the plain call."""
+"""CUDA graphs of training steps, one per row length and one for the optimizer, checked at capture."""
 
 import torch
 
@@ -12,13 +12,16 @@ class GraphMismatch(RuntimeError):
 def capture(function, pool):
     graph = torch.cuda.CUDAGraph()
     # The copying thread may allocate pinned memory meanwhile, hence thread_local.
-    with torch.cuda.graph(graph, pool=pool, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+    with torch.cuda.graph(
+        graph, pool=pool, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
+    ):
         result = function()
     return graph, result
 
 
 class BatchGraphs:
-    """Forward and backward of a batch. `step(ids, weights)` adds to `gradients` and to `sums` and returns the loss."""
+    """Forward and backward of a batch. `step(ids, weights)` adds to `gradients` and to `sums` and returns the
+    loss."""
 
     def __init__(self, step, gradients, sums, pool):
         self.step, self.gradients, self.sums, self.pool = step, gradients, sums, pool
@@ -35,15 +38,22 @@ class BatchGraphs:
         kept = self.gradients.clone(), self.sums.clone()
         own_ids, own_weights = ids.clone(), weights.clone()
         self.gradients.zero_()
-        plain_loss = self.step(own_ids, own_weights).item()  # compiles and tunes the kernels for this length, too
+        plain_loss = self.step(
+            own_ids, own_weights
+        ).item()  # compiles and tunes the kernels for this length, too
         plain = self.gradients.clone()
         graph, loss = capture(lambda: self.step(own_ids, own_weights), self.pool)
         self.gradients.zero_()
         graph.replay()
         difference = ((self.gradients.float() - plain.float()).norm() / plain.float().norm()).item()
-        if not abs(plain_loss - loss.item()) <= 0.01 * abs(plain_loss) or not difference <= MAX_GRADIENT_DIFFERENCE:
-            raise GraphMismatch(f"row length {weights.shape[1]}: loss {loss.item():.4f} in the graph, {plain_loss:.4f} "
-                                f"without; gradients differ by {difference:.3f}, limit {MAX_GRADIENT_DIFFERENCE}")
+        if (
+            not abs(plain_loss - loss.item()) <= 0.01 * abs(plain_loss)
+            or not difference <= MAX_GRADIENT_DIFFERENCE
+        ):
+            raise GraphMismatch(
+                f"row length {weights.shape[1]}: loss {loss.item():.4f} in the graph, {plain_loss:.4f} "
+                f"without; gradients differ by {difference:.3f}, limit {MAX_GRADIENT_DIFFERENCE}"
+            )
         self.gradients.copy_(kept[0])
         self.sums.copy_(kept[1])
         self.captured[weights.shape[1]] = graph, own_ids, own_weights

@@ -13,12 +13,14 @@ import schedule
 from conversations import Encoder
 from grammar.mixture import TrainingStream
 
-# Row lengths. A batch has rows of one length and always the same number of tokens, so that flat operations have one shape.
+# Row lengths. A batch has rows of one length and always the same number of tokens, so that flat operations
+# have one shape.
 LENGTHS = (128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288)
 BATCH_SLOTS = 49152
 WAITING_BATCHES = 60
-# The memory of a batch belongs to the copying stream, which would write the next one over it as soon as it is free. The
-# device has read a batch when the optimizer's settings are copied, once in at most two batches; four are held.
+# The memory of a batch belongs to the copying stream, which would write the next one over it as soon as it is
+# free. The device has read a batch when the optimizer's settings are copied, once in at most two batches;
+# four are held.
 HELD_BATCHES = 4
 
 
@@ -28,13 +30,13 @@ def row_length(tokens):
 
 
 def pack(samples, length, rows):
-    """(ids [rows, length + 1], weights [rows, length]) of samples (ids, weights); weights say what predicting the next
-    token is worth, and are FORCED where a row has ended."""
+    """(ids [rows, length + 1], weights [rows, length]) of samples (ids, weights); weights say what predicting
+    the next token is worth, and are FORCED where a row has ended."""
     ids = numpy.zeros((rows, length + 1), numpy.int16)
     weights = numpy.zeros((rows, length), numpy.uint8)
     for row, (sample_ids, sample_weights) in enumerate(samples):
-        ids[row, :len(sample_ids)] = sample_ids
-        weights[row, :len(sample_ids) - 1] = sample_weights[1:]
+        ids[row, : len(sample_ids)] = sample_ids
+        weights[row, : len(sample_ids) - 1] = sample_weights[1:]
     return ids, weights
 
 
@@ -63,8 +65,12 @@ class Loader:
         self.progress = context.Value("d", 0.0)
         self.device = device
         self.made = context.Queue(WAITING_BATCHES)
-        self.processes = [context.Process(target=work, args=(f"{seed} {index}", slots, self.progress, self.made),
-                                          daemon=True) for index in range(workers)]
+        self.processes = [
+            context.Process(
+                target=work, args=(f"{seed} {index}", slots, self.progress, self.made), daemon=True
+            )
+            for index in range(workers)
+        ]
         for process in self.processes:
             process.start()
 

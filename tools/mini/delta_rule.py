@@ -1,4 +1,4 @@
-"""The gated delta rule over a sequence in chunks: plain torch, and fla-core's kernels with one backward replaced."""
+"""The gated delta rule in chunks: plain torch, and fla-core's kernels with one backward replaced."""
 
 import torch
 import torch.nn.functional as F
@@ -16,23 +16,24 @@ MASKED = -1e30
 def delta_rule(q, k, v, log_decay, beta, chunk=CHUNK):
     """Output [B, T, H, value] in fp32 arithmetic.
 
-    q and k [B, T, H, key] are normalized and have as many heads as v; log_decay and beta are [B, T, H]. The WY form:
-    within a chunk all corrections at once by a triangular solve, between chunks a state.
-    """
+    q and k [B, T, H, key] are normalized and have as many heads as v; log_decay and beta are [B, T, H]. The
+    WY form: within a chunk all corrections at once by a triangular solve, between chunks a state."""
     kind, length = q.dtype, q.shape[1]
     q, k, v, log_decay, beta = (t.float().transpose(1, 2) for t in (q, k, v, log_decay, beta))
     padding = -length % chunk
     q, k, v = (F.pad(t, (0, 0, 0, padding)) for t in (q, k, v))
     log_decay, beta = (F.pad(t, (0, padding)) for t in (log_decay, beta))
     batch, heads, padded, key_size = q.shape
-    q = q * key_size ** -0.5
+    q = q * key_size**-0.5
     q, k, v = (t.reshape(batch, heads, padded // chunk, chunk, -1) for t in (q, k, v))
     total, beta = (t.reshape(batch, heads, padded // chunk, chunk) for t in (log_decay, beta))
     total = total.cumsum(-1)
 
     past = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).tril()
     decay = (total[..., :, None] - total[..., None, :]).masked_fill(~past, MASKED).exp()
-    system = (beta[..., None] * (k @ k.transpose(-1, -2)) * decay).tril(-1) + torch.eye(chunk, device=q.device)
+    system = (beta[..., None] * (k @ k.transpose(-1, -2)) * decay).tril(-1) + torch.eye(
+        chunk, device=q.device
+    )
     right = torch.cat([beta[..., None] * v, (beta * total.exp())[..., None] * k], -1)
     solved = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
     values, keys = solved.split([v.shape[-1], key_size], -1)
@@ -45,7 +46,10 @@ def delta_rule(q, k, v, log_decay, beta, chunk=CHUNK):
     for index in range(padded // chunk):
         corrected = values[:, :, index] - keys[:, :, index] @ state
         outputs.append(queries[:, :, index] @ state + scores[:, :, index] @ corrected)
-        state = total[:, :, index, -1, None, None].exp() * state + late_keys[:, :, index].transpose(-1, -2) @ corrected
+        state = (
+            total[:, :, index, -1, None, None].exp() * state
+            + late_keys[:, :, index].transpose(-1, -2) @ corrected
+        )
     output = torch.stack(outputs, 2).reshape(batch, heads, padded, -1)
     return output[:, :, :length].transpose(1, 2).to(kind)
 
@@ -53,12 +57,13 @@ def delta_rule(q, k, v, log_decay, beta, chunk=CHUNK):
 def chunk_gradients(q, k, v, d_output, state, d_state, log2_decay, d_value, scale, chunk):
     """Gradients of q, k, w and of the decay inside chunks, as batched matrix products.
 
-    Heads of q and k are already those of v; log2_decay is summed from each chunk's start. `w` are the solved keys.
-    """
+    Heads of q and k are already those of v; log2_decay is summed from each chunk's start. `w` are the solved
+    keys."""
     batch, length, heads, key_size = k.shape
     count = length // chunk
-    q, k, v, d_output, d_value = (t.reshape(batch, count, chunk, heads, -1).transpose(2, 3)
-                                  for t in (q, k, v, d_output, d_value))
+    q, k, v, d_output, d_value = (
+        t.reshape(batch, count, chunk, heads, -1).transpose(2, 3) for t in (q, k, v, d_output, d_value)
+    )
     decay = log2_decay.reshape(batch, count, chunk, heads).transpose(2, 3).float()
     state = state.reshape(batch, count, heads, key_size, -1)
     d_state = d_state.reshape(batch, count, heads, key_size, -1)
@@ -68,7 +73,9 @@ def chunk_gradients(q, k, v, d_output, state, d_state, log2_decay, d_value, scal
     d_w = -(d_value.to(v.dtype) @ state_t)
     d_q = (d_output @ state_t).float() * torch.exp2(decay)[..., None] * scale
     d_k = (v @ d_state_t).float() * torch.exp2(last - decay)[..., None]
-    d_last = (state.float() * d_state.float()).sum((-1, -2)) * torch.exp2(last[..., 0]) + (d_k * k.float()).sum((-1, -2))
+    d_last = (state.float() * d_state.float()).sum((-1, -2)) * torch.exp2(last[..., 0]) + (
+        d_k * k.float()
+    ).sum((-1, -2))
     past = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).tril()
     between = torch.exp2(torch.where(past, decay[..., :, None] - decay[..., None, :], MASKED))
     d_scores = ((d_output @ v.transpose(-1, -2)).float() * between * scale).to(k.dtype)
@@ -81,16 +88,35 @@ def chunk_gradients(q, k, v, d_output, state, d_state, log2_decay, d_value, scal
 
 
 def install_backward():
-    """Puts chunk_gradients in the place of fla-core 0.6.0's chunk_bwd_dqkwg, which it refuses to run on Hopper with
-    Triton 3.4 to 3.7.0 because that compiler gets it wrong."""
+    """Puts chunk_gradients in the place of fla-core 0.6.0's chunk_bwd_dqkwg, which it refuses to run on
+    Hopper with Triton 3.4 to 3.7.0 because that compiler gets it wrong."""
     if chunk_gated_delta_rule is None:
-        raise RuntimeError("fla-core 0.6.0 cannot be imported; fetch_fla.sh gets it, run.sh puts it on the path")
+        raise RuntimeError(
+            "fla-core 0.6.0 cannot be imported; fetch_fla.sh gets it, run.sh puts it on the path"
+        )
     compiled = torch.compile(chunk_gradients, dynamic=True)
 
-    def chunk_bwd_dqkwg(q, k, v, do, h, dh, w=None, g=None, g_gamma=None, dv=None, scale=None, state_v_first=False,
-                        cu_seqlens=None, chunk_size=CHUNK, chunk_indices=None):
+    def chunk_bwd_dqkwg(
+        q,
+        k,
+        v,
+        do,
+        h,
+        dh,
+        w=None,
+        g=None,
+        g_gamma=None,
+        dv=None,
+        scale=None,
+        state_v_first=False,
+        cu_seqlens=None,
+        chunk_size=CHUNK,
+        chunk_indices=None,
+    ):
         if cu_seqlens is not None or state_v_first or k.shape[1] % chunk_size:
-            raise ValueError(f"chunk_bwd_dqkwg: only whole chunks of {chunk_size} of equal rows, not {k.shape[1]} tokens")
+            raise ValueError(
+                f"chunk_bwd_dqkwg: only whole chunks of {chunk_size} of equal rows, not {k.shape[1]} tokens"
+            )
         repeat = v.shape[2] // k.shape[2]
         wide_q, wide_k = (t.repeat_interleave(repeat, 2) for t in (q, k))
         d_q, d_k, d_w, d_decay = compiled(wide_q, wide_k, v, do, h, dh, g, dv, scale, chunk_size)
@@ -102,5 +128,6 @@ def install_backward():
 
 
 def fast_delta_rule(q, k, v, log_decay, beta):
-    """The same as delta_rule, on the GPU, for lengths that are whole chunks; k may have fewer heads than v."""
+    """The same as delta_rule, on the GPU, for lengths that are whole chunks; k may have fewer heads than
+    v."""
     return chunk_gated_delta_rule(q, k, v, log_decay, beta, scale=k.shape[-1] ** -0.5)[0]

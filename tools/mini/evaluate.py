@@ -1,4 +1,4 @@
-"""Held-out tasks judged with the right answer given so far: an answer counts when every token of it is the likeliest.
+"""Judges held-out tasks: an answer counts when each of its tokens is the likeliest behind those before it.
 
 That is what greedy generation would write, except that it needs one pass over the whole conversation only.
 """
@@ -29,6 +29,7 @@ def prepare(tasks, encoder):
 @dataclasses.dataclass
 class Score:
     """Shares of exact answers by kind, and the mean loss of a token of an answer."""
+
     exact: dict
     counts: dict
     loss: float
@@ -44,7 +45,7 @@ def batches(items, slots):
     for length, own in sorted(by_length.items()):
         rows = slots // length
         for start in range(0, len(own), rows):
-            yield own[start:start + rows], length
+            yield own[start : start + rows], length
 
 
 def evaluate(model, items, slots, device):
@@ -53,7 +54,7 @@ def evaluate(model, items, slots, device):
     for own, length in batches(items, slots):
         samples = [(item.ids, [0] * len(item.ids)) for item in own]
         for item, (_, weights) in zip(own, samples):
-            weights[item.first:item.end] = [1] * (item.end - item.first)
+            weights[item.first : item.end] = [1] * (item.end - item.first)
         ids, weights = map(torch.from_numpy, pack(samples, length, slots // length))
         weights = weights.float()
         _, _, by_token, correct = model.loss(ids.to(device).long(), weights.to(device))
@@ -61,6 +62,9 @@ def evaluate(model, items, slots, device):
         count += int(weights.sum())
         correct = correct.cpu()
         for row, item in enumerate(own):
-            exact.setdefault(item.kind, []).append(bool(correct[row, item.first - 1:item.end - 1].all()))
-    return Score({kind: round(100 * sum(own) / len(own), 1) for kind, own in sorted(exact.items())},
-                 {kind: len(own) for kind, own in sorted(exact.items())}, round(total / max(1, count), 5))
+            exact.setdefault(item.kind, []).append(bool(correct[row, item.first - 1 : item.end - 1].all()))
+    return Score(
+        {kind: round(100 * sum(own) / len(own), 1) for kind, own in sorted(exact.items())},
+        {kind: len(own) for kind, own in sorted(exact.items())},
+        round(total / max(1, count), 5),
+    )

@@ -1,4 +1,4 @@
-"""Writes the masters as a bf16 checkpoint in the Hugging Face layout, in shards small enough to be carried around."""
+"""Writes the masters as a bf16 checkpoint in the Hugging Face layout, in small shards."""
 
 import json
 import pathlib
@@ -30,11 +30,16 @@ def export(parameters, architecture, end_of_text, folder):
     weight_map, total = {}, 0
     for index, names in enumerate(groups, 1):
         file_name = f"model-{index:05d}-of-{len(groups):05d}.safetensors"
-        values = {name: parameters.view(parameters.masters, name).to(torch.bfloat16).cpu().contiguous() for name in names}
+        values = {
+            name: parameters.view(parameters.masters, name).to(torch.bfloat16).cpu().contiguous()
+            for name in names
+        }
         safetensors.torch.save_file(values, folder / file_name, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(names, file_name)
         total += sum(2 * value.numel() for value in values.values())
-    write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
+    write_json(
+        folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map}
+    )
     write_json(folder / "config.json", hugging_face_config(architecture, end_of_text))
 
 

@@ -1,9 +1,10 @@
-"""Held-out tasks: a conversation up to one answer, and that answer. Training evaluates them, make_suite.py writes them."""
+"""Held-out tasks: a conversation up to one answer, and that answer."""
 
 import dataclasses
 
 from grammar.mixture import HELD_OUT_KINDS, held_out_conversations
 
+# The suite is judged once, at the end of training; what is looked at meanwhile has another seed.
 SUITE_SEED = 20261129
 SUITE_TASKS = 200
 KINDS = (*HELD_OUT_KINDS, "reply")
@@ -12,6 +13,7 @@ KINDS = (*HELD_OUT_KINDS, "reply")
 @dataclasses.dataclass
 class Task:
     """The conversation's last message is the answer that is wanted."""
+
     kind: str
     conversation: object
 
@@ -22,11 +24,12 @@ class Task:
 
 def up_to(conversation, index):
     """The same conversation, ended by message `index`."""
-    return dataclasses.replace(conversation, messages=conversation.messages[:index + 1])
+    return dataclasses.replace(conversation, messages=conversation.messages[: index + 1])
 
 
 def tasks_of(conversation):
-    """A chain is judged turn by turn; of a call, the call and, as kind `reply`, the reply; else the last answer."""
+    """A chain is judged turn by turn; of a call, the call and, as kind `reply`, the reply; else the last
+    answer."""
     answers = [index for index, message in enumerate(conversation.messages) if message["role"] == "assistant"]
     if conversation.kind == "chain":
         return [Task("chain", up_to(conversation, index)) for index in answers]

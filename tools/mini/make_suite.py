@@ -1,16 +1,16 @@
-"""Writes the held-out tasks for `lily eval --suite mini`: JSON lines, each a chat request and what is expected.
+"""Writes the held-out tasks for `lily eval --suite mini`: chat requests and what is expected, as JSON lines.
 
 usage: make_suite.py OUTPUT.jsonl
 
-A line has `kind`, the members of a chat request (`messages`, `tools` where there are any, `enable_thinking`), and
-`expect` with one of
+A line has `kind`, the members of a chat request (`messages`, `tools` where there are any, `enable_thinking`),
+and `expect` with one of
   calls   the tool calls, all of them, in this order: [{"name", "arguments"}]
   equals  the whole answer
   contains  a part of the answer
   json    the value of the answer, read as JSON
   one_of  the answers that are right
-Where no calls are expected, there must be none. `clean` beside `one_of` says that the answer must at any rate be text:
-not empty, no control characters but newlines, no U+FFFD.
+Where no calls are expected, there must be none. `clean` beside `one_of` says that the answer must at any rate
+be text: not empty, no control characters but newlines, no U+FFFD.
 """
 
 import itertools
@@ -36,7 +36,13 @@ def request_message(message, numbers, waiting):
         waiting.append(identifier)
         function = call["function"]
         arguments = json.dumps(function["arguments"], ensure_ascii=False)
-        calls.append({"id": identifier, "type": "function", "function": {"name": function["name"], "arguments": arguments}})
+        calls.append(
+            {
+                "id": identifier,
+                "type": "function",
+                "function": {"name": function["name"], "arguments": arguments},
+            }
+        )
     return message | {"tool_calls": calls}
 
 

@@ -9,7 +9,8 @@ from layers import attention_functions, delta_functions, head_function, norm
 
 
 def embedding_gradient(ids, gradient, rows):
-    """As a product with a one-hot matrix: no sort, always the same sum, and it can be captured in a CUDA graph."""
+    """As a product with a one-hot matrix: no sort, always the same sum, and it can be captured in a CUDA
+    graph."""
     return (ids[:, None] == torch.arange(rows, device=ids.device)).to(gradient.dtype).t() @ gradient
 
 
@@ -28,12 +29,14 @@ class Embedding(torch.autograd.Function):
 
 
 class Model:
-    """`weights` maps tensor names to tensors, which may change in place between calls. `fast` means a GPU with
-    fla-core: compiled parts and fused kernels."""
+    """`weights` maps tensor names to tensors, which may change in place between calls. `fast` means a GPU
+    with fla-core: compiled parts and fused kernels."""
 
     def __init__(self, architecture, weights, fast):
         self.architecture, self.weights, self.fast = architecture, weights, fast
-        compiled = (lambda function: torch.compile(function, dynamic=False)) if fast else (lambda function: function)
+        compiled = (
+            (lambda function: torch.compile(function, dynamic=False)) if fast else (lambda function: function)
+        )
         self.delta_before, self.delta_after = map(compiled, delta_functions(architecture))
         self.attention_before, self.attention_after = map(compiled, attention_functions(architecture))
         self.head = compiled(head_function(architecture))
@@ -45,36 +48,76 @@ class Model:
 
     def expert_weights(self, layer):
         name = layer_name(layer)
-        return [self.weights[name + "post_attention_layernorm.weight"], *self.named(name + "mlp.", (
-            "gate.weight", "experts.gate_up_proj", "experts.down_proj", "shared_expert.gate_proj.weight",
-            "shared_expert.up_proj.weight", "shared_expert.down_proj.weight", "shared_expert_gate.weight"))]
+        return [
+            self.weights[name + "post_attention_layernorm.weight"],
+            *self.named(
+                name + "mlp.",
+                (
+                    "gate.weight",
+                    "experts.gate_up_proj",
+                    "experts.down_proj",
+                    "shared_expert.gate_proj.weight",
+                    "shared_expert.up_proj.weight",
+                    "shared_expert.down_proj.weight",
+                    "shared_expert_gate.weight",
+                ),
+            ),
+        ]
 
     def attention(self, layer, x, position, rows):
         a, name = self.architecture, layer_name(layer)
         own = name + "self_attn."
-        q, k, v, gate = self.attention_before(x, position, self.weights[name + "input_layernorm.weight"], *self.named(
-            own, ("q_proj.weight", "k_proj.weight", "v_proj.weight", "q_norm.weight", "k_norm.weight")))
+        q, k, v, gate = self.attention_before(
+            x,
+            position,
+            self.weights[name + "input_layernorm.weight"],
+            *self.named(
+                own, ("q_proj.weight", "k_proj.weight", "v_proj.weight", "q_norm.weight", "k_norm.weight")
+            )
+        )
         q, k, v = (t.view(rows, -1, *t.shape[1:]).transpose(1, 2) for t in (q, k, v))
         k, v = (t.repeat_interleave(a.query_heads // a.kv_heads, 1) for t in (k, v))
-        output = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=a.head_size ** -0.5)
+        output = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=a.head_size**-0.5)
         output = output.transpose(1, 2).reshape(len(x), -1)
-        return self.attention_after(x, output, gate, self.weights[own + "o_proj.weight"], *self.expert_weights(layer))
+        return self.attention_after(
+            x, output, gate, self.weights[own + "o_proj.weight"], *self.expert_weights(layer)
+        )
 
     def delta(self, layer, x, position, rows):
         a, name = self.architecture, layer_name(layer)
         own = name + "linear_attn."
         q, k, v, log_decay, beta, gate = self.delta_before(
-            x, position, self.weights[name + "input_layernorm.weight"], *self.named(own, (
-                "in_proj_qkv.weight", "in_proj_z.weight", "in_proj_b.weight", "in_proj_a.weight", "conv1d.weight",
-                "A_log", "dt_bias")))
+            x,
+            position,
+            self.weights[name + "input_layernorm.weight"],
+            *self.named(
+                own,
+                (
+                    "in_proj_qkv.weight",
+                    "in_proj_z.weight",
+                    "in_proj_b.weight",
+                    "in_proj_a.weight",
+                    "conv1d.weight",
+                    "A_log",
+                    "dt_bias",
+                ),
+            )
+        )
         q, k, v, log_decay, beta = (t.view(rows, -1, *t.shape[1:]) for t in (q, k, v, log_decay, beta))
         if self.fast:
             output = fast_delta_rule(q, k, v, log_decay, beta)
         else:
             repeat = a.delta_value_heads // a.delta_key_heads
-            output = delta_rule(q.repeat_interleave(repeat, 2), k.repeat_interleave(repeat, 2), v, log_decay, beta)
-        return self.delta_after(x, output.reshape(len(x), a.delta_value_heads, -1), gate,
-                                *self.named(own, ("norm.weight", "out_proj.weight")), *self.expert_weights(layer))
+            output = delta_rule(
+                q.repeat_interleave(repeat, 2), k.repeat_interleave(repeat, 2), v, log_decay, beta
+            )
+        return self.delta_after(
+            x,
+            output.reshape(len(x), a.delta_value_heads, -1),
+            gate,
+            *self.named(own, ("norm.weight", "out_proj.weight")),
+            *self.expert_weights(layer)
+        )
 
     def hidden(self, ids):
         """Hidden states [rows * length, hidden] behind the last layer, and the sum of the balance losses."""
@@ -89,11 +132,13 @@ class Model:
         return x, balance
 
     def loss(self, ids, token_weights):
-        """ids [rows, length + 1], token_weights [rows, length]: weighted loss, balance, loss and correctness by token."""
+        """ids [rows, length + 1], token_weights [rows, length]: weighted loss, balance, loss and correctness
+        by token."""
         x, balance = self.hidden(ids[:, :-1])
         target = ids[:, 1:].reshape(-1).contiguous()
-        loss, by_token, correct = self.head(x, self.weights[FINAL_NORM], self.weights[HEAD], target,
-                                            token_weights.reshape(-1))
+        loss, by_token, correct = self.head(
+            x, self.weights[FINAL_NORM], self.weights[HEAD], target, token_weights.reshape(-1)
+        )
         return loss, balance, by_token.view(token_weights.shape), correct.view(token_weights.shape)
 
     def logits(self, ids):

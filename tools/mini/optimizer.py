@@ -7,13 +7,18 @@ from architecture import EMBEDDING, HEAD
 MUON_RATE = 0.02
 MUON_DECAY = 0.05
 ADAM_RATES = {EMBEDDING: 8e-3, HEAD: 4e-3}
-ADAM_DECAY_RATE = 8e-3    # A_log and dt_bias
+ADAM_DECAY_RATE = 8e-3  # A_log and dt_bias
 ADAM_OTHER_RATE = 3e-3
 BETA_1, BETA_2 = 0.9, 0.98
 MAX_GRADIENT_NORM = 1.0
 # Coefficients of five quintic steps that bring all singular values near 1.
-ORTHOGONAL_STEPS = ((4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377), (3.7418, -5.5913, 2.3037),
-                    (2.8769, -3.1427, 1.2046), (2.8366, -3.0525, 1.2012))
+ORTHOGONAL_STEPS = (
+    (4.0848, -6.8946, 2.9270),
+    (3.9505, -6.3029, 2.6377),
+    (3.7418, -5.5913, 2.3037),
+    (2.8769, -3.1427, 1.2046),
+    (2.8366, -3.0525, 1.2012),
+)
 
 
 def orthogonal(matrices, kind):
@@ -45,7 +50,8 @@ def adam_step(master, gradient, momentum, square, rates, rate, correction_1, cor
 
 
 class Optimizer:
-    """Step numbers and rates live in a device tensor, so that a captured step can be replayed with new ones."""
+    """Step numbers and rates live in a device tensor, so that a captured step can be replayed with new
+    ones."""
 
     def __init__(self, parameters, compiled):
         self.parameters = parameters
@@ -68,9 +74,13 @@ class Optimizer:
         self.adam = compiled(adam_step)
 
     def set_step(self, step, rate, gradient_scale):
-        """Before each step: its number from 1, the rate relative to the constants above, and the gradients' scale."""
-        self.settings.copy_(torch.tensor([rate, 1 - BETA_1 ** step, 1 - BETA_2 ** step,
-                                          min(0.95, 0.85 + 0.1 * step / 300), gradient_scale]))
+        """Before each step: its number from 1, the rate relative to the constants above, and the gradients'
+        scale."""
+        self.settings.copy_(
+            torch.tensor(
+                [rate, 1 - BETA_1**step, 1 - BETA_2**step, min(0.95, 0.85 + 0.1 * step / 300), gradient_scale]
+            )
+        )
 
     @torch.no_grad()
     def step(self):
@@ -80,8 +90,17 @@ class Optimizer:
         self.gradient_norm.copy_(norm[None])
         scale = gradient_scale * torch.clamp(MAX_GRADIENT_NORM / (norm + 1e-6), max=1.0)
         start = p.muon_size
-        self.adam(p.masters[start:], p.gradients[start:], self.momentum[start:], self.square, self.rates[start:], rate,
-                  correction_1, correction_2, scale)
+        self.adam(
+            p.masters[start:],
+            p.gradients[start:],
+            self.momentum[start:],
+            self.square,
+            self.rates[start:],
+            rate,
+            correction_1,
+            correction_2,
+            scale,
+        )
         for (rows, columns), offset, size in self.groups:
             part = slice(offset, offset + size)
             gradient = p.gradients[part].float() * scale

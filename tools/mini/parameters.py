@@ -1,7 +1,7 @@
 """All parameters in three flat buffers: fp32 masters, the working weights of the forward pass, and gradients.
 
-Flat, because quantizing, clipping and the optimizer then are a few large operations. Tensors are ordered by how they are
-trained (Muon's first, equal shapes together) and then by how they are quantized.
+Flat, because quantizing, clipping and the optimizer then are a few large operations. Tensors are ordered by
+how they are trained (Muon's first, equal shapes together) and then by how they are quantized.
 """
 
 import torch
@@ -14,7 +14,11 @@ NOT_FOR_MUON = (EMBEDDING, HEAD)
 
 def is_muon(name, tensor):
     """Muon trains the matrices; tables, the head, and projections to a few numbers go to Adam."""
-    return tensor.bits == 4 and name not in NOT_FOR_MUON and not name.endswith(("in_proj_a.weight", "in_proj_b.weight"))
+    return (
+        tensor.bits == 4
+        and name not in NOT_FOR_MUON
+        and not name.endswith(("in_proj_a.weight", "in_proj_b.weight"))
+    )
 
 
 class Parameters:
@@ -51,7 +55,7 @@ class Parameters:
 
     def view(self, flat, name):
         offset, tensor = self.offsets[name], self.tensors[name]
-        return flat[offset:offset + tensor.size].view(tensor.shape)
+        return flat[offset : offset + tensor.size].view(tensor.shape)
 
     def quantized_megabytes(self):
         """Size of the file after quantization: 4.5 or 8.5 bits a weight with scales, 16 for the rest."""

@@ -6,7 +6,8 @@ GROUP = 64
 
 
 def fake_quantize(weights, bits):
-    """bf16 values [n, 64] rounded as MLX stores them, in fp32: code * scale + bias with scale and bias in bf16.
+    """bf16 values [n, 64] rounded as MLX stores them, in fp32: code * scale + bias with scale and bias in
+    bf16.
 
     The end of the group with the larger magnitude gets an exact code, so that zero stays near zero.
     """

@@ -1,10 +1,10 @@
 """How training changes with its progress, from 0 to 1."""
 
 WARM_UP_STEPS = 200
-FLAT_UNTIL = 0.4          # then the rate falls linearly
+FLAT_UNTIL = 0.4  # then the rate falls linearly
 LAST_RATE = 0.02
-QUANTIZED_FROM = 0.5      # from here on the forward pass uses the rounded weights
-TWO_BATCHES_FROM = 0.3    # micro-batches a step: small steps while much is learnt, then less noise
+QUANTIZED_FROM = 0.5  # from here on the forward pass uses the rounded weights
+TWO_BATCHES_FROM = 0.3  # micro-batches a step: small steps while much is learnt, then less noise
 
 # (until this progress, longest conversation): copying over short distances is learnt first.
 GROWTH = ((0.06, 450), (0.14, 900), (0.25, 1800), (0.45, 2700))

@@ -4,8 +4,6 @@ import dataclasses
 import json
 import pathlib
 
-import pytest
-
 import held_out
 from conversations import ANSWER, DECISION, FORCED, OTHER, Renderer
 from grammar.conversation import Conversation, assistant, user
@@ -58,23 +56,29 @@ def test_every_answer_of_a_training_conversation_has_a_span(encoder):
 
 
 def test_the_decision_is_the_token_behind_the_pattern(encoder):
-    conversation = Conversation("documents", [user("Hi"), assistant("The code of X is 7.", "", False)], False,
-                                decisions=(r" is(?= )",))
+    conversation = Conversation(
+        "documents",
+        [user("Hi"), assistant("The code of X is 7.", "", False)],
+        False,
+        decisions=(r" is(?= )",),
+    )
     ids, weights = encoder.encode(conversation)
     decided = [index for index, weight in enumerate(weights) if weight == DECISION]
     assert len(decided) == 1
-    assert encoder.tokenizer.decode(ids[:decided[0]], skip_special_tokens=False).endswith("The code of X is")
+    assert encoder.tokenizer.decode(ids[: decided[0]], skip_special_tokens=False).endswith("The code of X is")
     assert OTHER in weights
 
 
 def test_rendering_equals_the_published_cases():
-    cases = json.loads(CASES.read_text(encoding="utf-8"))
-    cases = cases if isinstance(cases, list) else cases["cases"]
-    compared = 0
-    for case in cases:
-        extra = set(case.get("kwargs", {})) - {"enable_thinking", "preserve_thinking"}
-        if extra or "expected" not in case:
+    renderer, compared = Renderer(), 0
+    for case in json.loads(CASES.read_text(encoding="utf-8"))["cases"]:
+        if "rendered" not in case or "add_vision_id" in case["options"]:
             continue
+        options = dict(case["options"])
+        thinking = options.pop("enable_thinking", True)
+        conversation = Conversation(
+            "case", case["messages"], thinking, case["tools"], options.pop("preserve_thinking", False)
+        )
+        assert renderer.render(conversation, **options) == case["rendered"], case["name"]
         compared += 1
-    if not compared:
-        pytest.skip("no case without further template options")
+    assert compared > 30

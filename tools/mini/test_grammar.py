@@ -46,7 +46,9 @@ def test_pieces_of_names_exist_on_both_sides(lists):
 
 
 def test_tool_and_field_names_of_the_suite_never_occur_in_training():
-    held = {name for task in held_out.tasks(held_out.SUITE_SEED, 60) for name in names_of(task.conversation.tools)}
+    held = {
+        name for task in held_out.tasks(held_out.SUITE_SEED, 60) for name in names_of(task.conversation.tools)
+    }
     trained = {name for one in training_conversations(1, 2000) for name in names_of(one.tools)}
     assert len(held) > 300 and len(trained) > 2000
     assert not held & trained

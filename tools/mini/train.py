@@ -2,10 +2,11 @@
 
 usage: train.py --wall SECONDS --to PROGRESS --state FILE --out FOLDER [--seed N]
 
-A run goes on from the state file if there is one, trains until --wall seconds after its start less what saving needs,
-brings the schedule's progress (0 to 1) to --to in that time, saves the state and exports the weights. The run that
-reaches 1 also evaluates the held-out tasks, with the exported weights and with quantized ones. Progress is measured in
-time, because what is limited is the time on the machine; the log also counts tokens.
+A run goes on from the state file if there is one, trains until --wall seconds after its start less what
+saving needs, brings the schedule's progress (0 to 1) to --to in that time, saves the state and exports the
+weights. The run that reaches 1 also evaluates the held-out tasks, with the exported weights and with
+quantized ones. Progress is measured in time, because what is limited is the time on the machine; the log also
+counts tokens.
 """
 
 import time
@@ -36,15 +37,15 @@ from model import Model
 from optimizer import Optimizer
 from parameters import Parameters
 
-OTHER_WEIGHT = 0.02      # of text that the model only reads
+OTHER_WEIGHT = 0.02  # of text that the model only reads
 DECISION_WEIGHT = 4.0
 BALANCE_WEIGHT = 0.003
 LOG_SECONDS = 10
-CHECK_SECONDS = 90       # between quick evaluations
-CHECK_TASKS = 30         # of each kind
-CHECK_SEED = 4242        # tasks of their own: the suite's are judged once, at the end
-SAVE_SECONDS = 12        # kept at the end of a run for saving and exporting
-FINAL_SECONDS = 45       # kept instead by the run that evaluates
+CHECK_SECONDS = 90  # between quick evaluations
+CHECK_TASKS = 30  # of each kind
+CHECK_SEED = 4242  # tasks of their own: the suite's are judged once, at the end
+SAVE_SECONDS = 12  # kept at the end of a run for saving and exporting
+FINAL_SECONDS = 45  # kept instead by the run that evaluates
 FRESH_STATE = {"progress": 0.0, "step": 0, "slots": 0}
 
 
@@ -82,6 +83,7 @@ class Log:
 
 class Sums:
     """What is summed on the device between two log lines."""
+
     NAMES = ("answer_loss", "answer_right", "answers", "other_loss", "others", "balance")
 
     def __init__(self, device):
@@ -89,8 +91,18 @@ class Sums:
 
     def add(self, by_token, correct, codes, balance):
         answer, other = codes >= ANSWER, codes == OTHER
-        self.values.add_(torch.stack([(by_token * answer).sum(), (correct & answer).sum().float(), answer.sum().float(),
-                                      (by_token * other).sum(), other.sum().float(), balance]))
+        self.values.add_(
+            torch.stack(
+                [
+                    (by_token * answer).sum(),
+                    (correct & answer).sum().float(),
+                    answer.sum().float(),
+                    (by_token * other).sum(),
+                    other.sum().float(),
+                    balance,
+                ]
+            )
+        )
 
     def take(self):
         values = dict(zip(self.NAMES, self.values.tolist()))
@@ -108,32 +120,47 @@ class Trainer:
         self.settings, self.architecture = settings, architecture
         self.gpu = settings.device == "cuda"
         saved = pathlib.Path(settings.state).exists()
-        state = torch.load(settings.state, map_location="cpu") if saved else dict(FRESH_STATE, runs=[], log=[])
+        state = (
+            torch.load(settings.state, map_location="cpu") if saved else dict(FRESH_STATE, runs=[], log=[])
+        )
         self.first_progress, self.step, self.slots = state["progress"], state["step"], state["slots"]
         self.runs, self.log.records = state["runs"], state["log"]
         # Workers are forked before anything touches the device.
-        self.loader = Loader(f"{settings.seed} {len(self.runs)}", settings.workers, settings.slots, settings.device)
+        self.loader = Loader(
+            f"{settings.seed} {len(self.runs)}", settings.workers, settings.slots, settings.device
+        )
         self.loader.progress.value = self.first_progress
         # So is the one that prepares the suite, so that no time on the device goes into it.
         self.suite = None
         if settings.to >= 1:
-            self.suite = ProcessPoolExecutor(1, multiprocessing.get_context("fork")).submit(prepare_suite, settings.suite_tasks)
+            self.suite = ProcessPoolExecutor(1, multiprocessing.get_context("fork")).submit(
+                prepare_suite, settings.suite_tasks
+            )
         self.encoder = Encoder()
         compiled = torch.compile if self.gpu else (lambda function: function)
-        self.parameters = Parameters(architecture, settings.seed, settings.device,
-                                     torch.bfloat16 if self.gpu else torch.float32, compiled)
+        self.parameters = Parameters(
+            architecture,
+            settings.seed,
+            settings.device,
+            torch.bfloat16 if self.gpu else torch.float32,
+            compiled,
+        )
         self.optimizer = Optimizer(self.parameters, compiled)
         if saved:
             self.parameters.masters.copy_(state["masters"])
             self.optimizer.load(state)
         self.model = Model(architecture, self.parameters.weights, fast=self.gpu)
         self.sums = Sums(settings.device)
-        self.log.say(f"{self.parameters.size / 1e6:.2f} M parameters, {self.parameters.quantized_megabytes():.2f} MB "
-                     f"quantized; from progress {self.first_progress:.3f}, step {self.step}")
+        self.log.say(
+            f"{self.parameters.size / 1e6:.2f} M parameters, {self.parameters.quantized_megabytes():.2f} MB "
+            f"quantized; from progress {self.first_progress:.3f}, step {self.step}"
+        )
 
     def batch(self, ids, codes):
         """Forward and backward; returns the loss before it is weighted with the balance loss."""
-        weights = (codes == OTHER) * OTHER_WEIGHT + (codes == ANSWER) * 1.0 + (codes == DECISION) * DECISION_WEIGHT
+        weights = (
+            (codes == OTHER) * OTHER_WEIGHT + (codes == ANSWER) * 1.0 + (codes == DECISION) * DECISION_WEIGHT
+        )
         loss, balance, by_token, correct = self.model.loss(ids.long(), weights)
         (loss / weights.sum().clamp(min=1) + BALANCE_WEIGHT * balance).backward()
         with torch.no_grad():
@@ -143,9 +170,8 @@ class Trainer:
     def prepare_steps(self):
         """Functions for one batch and for the optimizer's step.
 
-        On the GPU they are CUDA graphs, all captured here: compiling then is over when the schedule's clock starts, and
-        whatever the machine cannot do shows at once.
-        """
+        On the GPU they are CUDA graphs, all captured here: compiling then is over when the schedule's clock
+        starts, and whatever the machine cannot do shows at once."""
         if not self.gpu:
             return self.batch, self.optimizer.step
         torch.cuda.synchronize()
@@ -156,10 +182,14 @@ class Trainer:
         batches = BatchGraphs(self.batch, self.parameters.gradients, self.sums.values, pool)
         for length in LENGTHS:
             rows = self.settings.slots // length
-            ids = torch.randint(0, self.architecture.vocabulary, (rows, length + 1), dtype=torch.int16, device="cuda")
+            ids = torch.randint(
+                0, self.architecture.vocabulary, (rows, length + 1), dtype=torch.int16, device="cuda"
+            )
             codes = torch.randint(FORCED, DECISION + 1, (rows, length), dtype=torch.uint8, device="cuda")
             batches.capture(ids, codes)
-            self.log.say(f"captured rows of {length}, {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB at most")
+            self.log.say(
+                f"captured rows of {length}, {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB at most"
+            )
         optimizer = OptimizerGraph(self.optimizer, pool)
         optimizer.capture()
         return batches.run, optimizer.run
@@ -191,7 +221,9 @@ class Trainer:
         end = self.settings.wall - (FINAL_SECONDS if target >= 1 else SAVE_SECONDS)
         begun = logged = checked = self.log.seconds()
         if begun >= end:
-            raise RuntimeError(f"the run was ready after {begun:.0f} s; --wall {self.settings.wall:.0f} leaves no time")
+            raise RuntimeError(
+                f"the run was ready after {begun:.0f} s; --wall {self.settings.wall:.0f} leaves no time"
+            )
         self.log.say("training begins")
         logged_slots, waited = self.slots, 0.0
         while (now := self.log.seconds()) < end:
@@ -206,8 +238,16 @@ class Trainer:
         if self.gpu:
             torch.cuda.synchronize()
         self.loader.stop()
-        self.runs.append({"seed": self.settings.seed, "from": first, "to": target, "ready": round(begun, 1),
-                          "seconds": round(self.log.seconds() - begun, 1), "slots": self.slots - first_slots})
+        self.runs.append(
+            {
+                "seed": self.settings.seed,
+                "from": first,
+                "to": target,
+                "ready": round(begun, 1),
+                "seconds": round(self.log.seconds() - begun, 1),
+                "slots": self.slots - first_slots,
+            }
+        )
         self.log.say("trained", json.dumps(self.runs[-1]))
         return target
 
@@ -215,23 +255,42 @@ class Trainer:
         sums = self.sums.take()
         answers, others = max(1.0, sums["answers"]), max(1.0, sums["others"])
         self.log.record(
-            "train", step=self.step, progress=round(progress, 4), slots=self.slots,
+            "train",
+            step=self.step,
+            progress=round(progress, 4),
+            slots=self.slots,
             rate=round(schedule.rate(progress, self.step), 4),
-            loss=round(sums["answer_loss"] / answers, 4), right=round(sums["answer_right"] / answers, 4),
-            other=round(sums["other_loss"] / others, 3), balance=round(sums["balance"] * self.settings.slots / slots, 3),
-            norm=round(self.optimizer.gradient_norm.item(), 3), slots_per_second=int(slots / seconds),
-            waiting=round(waited / seconds, 3))
+            loss=round(sums["answer_loss"] / answers, 4),
+            right=round(sums["answer_right"] / answers, 4),
+            other=round(sums["other_loss"] / others, 3),
+            balance=round(sums["balance"] * self.settings.slots / slots, 3),
+            norm=round(self.optimizer.gradient_norm.item(), 3),
+            slots_per_second=int(slots / seconds),
+            waiting=round(waited / seconds, 3),
+        )
 
     def check(self, progress, items):
         score = evaluate(self.model, items, self.settings.slots, self.settings.device)
-        self.log.record("check", step=self.step, progress=round(progress, 4), exact=score.exact, loss=score.loss)
+        self.log.record(
+            "check", step=self.step, progress=round(progress, 4), exact=score.exact, loss=score.loss
+        )
 
     def save(self, progress):
         path = pathlib.Path(self.settings.state)
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = path.with_suffix(".new")
-        torch.save({"progress": progress, "step": self.step, "slots": self.slots, "runs": self.runs,
-                    "log": self.log.records, "masters": self.parameters.masters, **self.optimizer.state()}, whole)
+        torch.save(
+            {
+                "progress": progress,
+                "step": self.step,
+                "slots": self.slots,
+                "runs": self.runs,
+                "log": self.log.records,
+                "masters": self.parameters.masters,
+                **self.optimizer.state(),
+            },
+            whole,
+        )
         os.replace(whole, path)
         end_of_text = self.encoder.tokenizer.token_to_id("<|endoftext|>")
         export(self.parameters, self.architecture, end_of_text, self.settings.out)
@@ -239,7 +298,9 @@ class Trainer:
         self.log.say("saved")
 
     def write_log(self):
-        write_json(pathlib.Path(self.settings.out) / "log.json", {"runs": self.runs, "records": self.log.records})
+        write_json(
+            pathlib.Path(self.settings.out) / "log.json", {"runs": self.runs, "records": self.log.records}
+        )
 
     def evaluate_suite(self):
         items = self.suite.result()
@@ -269,9 +330,13 @@ def run(settings, architecture, started):
 def main():
     parser = argparse.ArgumentParser(description="Train lily-mini; the top of the file says how.")
     parser.add_argument("--wall", type=float, required=True, help="seconds this run may take in all")
-    parser.add_argument("--to", type=float, required=True, help="progress of the schedule at the end of this run")
+    parser.add_argument(
+        "--to", type=float, required=True, help="progress of the schedule at the end of this run"
+    )
     parser.add_argument("--state", required=True, help="file the runs of one training hand on")
-    parser.add_argument("--out", required=True, help="folder of the exported checkpoint, the log and the evaluation")
+    parser.add_argument(
+        "--out", required=True, help="folder of the exported checkpoint, the log and the evaluation"
+    )
     parser.add_argument("--seed", type=int, default=1)
     torch.set_float32_matmul_precision("high")
     torch._dynamo.config.cache_size_limit = 64  # layers share code and differ in weights only

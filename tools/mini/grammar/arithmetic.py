@@ -2,8 +2,16 @@
 
 from .conversation import Conversation, assistant, maybe_system, user
 
-QUESTIONS = ("What is {a} {sign} {b}?", "{a} {sign} {b} = ?", "Compute {a} {sign} {b}.", "How much is {a} {sign} {b}?",
-             "{a}{sign}{b}", "{a} {sign} {b}", "Calculate {a} {sign} {b}", "what's {a} {sign} {b}?")
+QUESTIONS = (
+    "What is {a} {sign} {b}?",
+    "{a} {sign} {b} = ?",
+    "Compute {a} {sign} {b}.",
+    "How much is {a} {sign} {b}?",
+    "{a}{sign}{b}",
+    "{a} {sign} {b}",
+    "Calculate {a} {sign} {b}",
+    "what's {a} {sign} {b}?",
+)
 
 
 def addition(a, b):
@@ -15,7 +23,11 @@ def addition(a, b):
 
 def subtraction(a, b):
     units = a % 10 - b % 10
-    first = f"{a % 10} - {b % 10} = {units}. " if units >= 0 else f"1{a % 10} - {b % 10} = {units + 10}. Borrow 1. "
+    first = (
+        f"{a % 10} - {b % 10} = {units}. "
+        if units >= 0
+        else f"1{a % 10} - {b % 10} = {units + 10}. Borrow 1. "
+    )
     return a - b, first + f"{a // 10} - {b // 10} = {a // 10 - b // 10}."
 
 
@@ -48,7 +60,9 @@ def turns(words, thinking, count):
 def training_conversation(words, max_length):
     thinking = words.chance(0.5)
     messages = maybe_system(words, 0.15) + turns(words, thinking, words.random.randint(1, 10))
-    return Conversation("arithmetic", messages, thinking, preserve_thinking=words.chance(0.6), decisions=(r"= ",))
+    return Conversation(
+        "arithmetic", messages, thinking, preserve_thinking=words.chance(0.6), decisions=(r"= ",)
+    )
 
 
 def held_out_conversation(words, kind):

@@ -1,4 +1,4 @@
-"""A conversation as the grammar makes it: messages of the chat format, and what training has to know about it."""
+"""A conversation as the grammar makes it: messages, and what training has to know about them."""
 
 import dataclasses
 
@@ -7,9 +7,9 @@ import dataclasses
 class Conversation:
     """One training or evaluation sample.
 
-    `decisions` are regular expressions; the token after a match inside an answer decides whether the answer is right
-    (which tool, is the fact there) and gets more weight in training.
-    """
+    `decisions` are regular expressions; the token after a match inside an answer decides whether the answer
+    is right (which tool, is the fact there) and gets more weight in training."""
+
     kind: str
     messages: list
     thinking: bool
@@ -40,13 +40,23 @@ def assistant(content, thought, thinking, calls=()):
     return message
 
 
-SYSTEM_PROMPTS = ("You are Lily, a helpful assistant.", "You are Lily.", "You are a helpful assistant.",
-                  "Answer briefly.", "Be polite and short.", "You help the user with daily work.")
+SYSTEM_PROMPTS = (
+    "You are Lily, a helpful assistant.",
+    "You are Lily.",
+    "You are a helpful assistant.",
+    "Answer briefly.",
+    "Be polite and short.",
+    "You help the user with daily work.",
+)
 
 
 def maybe_system(words, probability):
     """No message, or a system message that changes nothing."""
     if not words.chance(probability):
         return []
-    facts = (f"The user is {words.name()}.", f"Today is {words.iso_date()}.", f"The user lives in {words.city()}.")
+    facts = (
+        f"The user is {words.name()}.",
+        f"Today is {words.iso_date()}.",
+        f"The user lives in {words.city()}.",
+    )
     return [system(words.pick(SYSTEM_PROMPTS if words.chance(0.7) else facts))]

@@ -6,18 +6,40 @@ import math
 from .conversation import Conversation, assistant, system, tool_result, user
 from .tools import assistant_tool
 
-FACTS = ("The {attribute} of {entity} is {value}.", "{entity}'s {attribute} is {value}.", "{entity} has the {attribute} {value}.",
-         "As {attribute}, {entity} has {value}.", "For {entity} the {attribute} is {value}.",
-         "{value} is the {attribute} of {entity}.", "{entity} ({attribute}: {value}).")
-QUESTIONS = ("What is the {attribute} of {entity}?", "Tell me the {attribute} of {entity}.", "What is {entity}'s {attribute}?",
-             "Which {attribute} does {entity} have?", "Give me the {attribute} of {entity}.", "{entity}: which {attribute}?",
-             "I need the {attribute} of {entity}.", "Please find the {attribute} of {entity}.",
-             "what is the {attribute} of {entity}", "Do you know the {attribute} of {entity}?")
-PREFIXES = ("", "Text:\n", "Read this.\n\n", "Document:\n", "Here is a text.\n\n", "Answer from this text.\n\n")
+FACTS = (
+    "The {attribute} of {entity} is {value}.",
+    "{entity}'s {attribute} is {value}.",
+    "{entity} has the {attribute} {value}.",
+    "As {attribute}, {entity} has {value}.",
+    "For {entity} the {attribute} is {value}.",
+    "{value} is the {attribute} of {entity}.",
+    "{entity} ({attribute}: {value}).",
+)
+QUESTIONS = (
+    "What is the {attribute} of {entity}?",
+    "Tell me the {attribute} of {entity}.",
+    "What is {entity}'s {attribute}?",
+    "Which {attribute} does {entity} have?",
+    "Give me the {attribute} of {entity}.",
+    "{entity}: which {attribute}?",
+    "I need the {attribute} of {entity}.",
+    "Please find the {attribute} of {entity}.",
+    "what is the {attribute} of {entity}",
+    "Do you know the {attribute} of {entity}?",
+)
+PREFIXES = (
+    "",
+    "Text:\n",
+    "Read this.\n\n",
+    "Document:\n",
+    "Here is a text.\n\n",
+    "Answer from this text.\n\n",
+)
 # After these words it shows whether the fact is there.
 DECISIONS = (r"I find(?= )", r"The [^.]* of [^.]* is(?= )")
 ABSENT_SHARE = 0.27
-TOKENS_PER_CHARACTER = 0.34
+# Held-out words are not in the tokenizer's vocabulary as a whole.
+TOKENS_PER_CHARACTER = {False: 0.33, True: 0.54}
 
 
 @dataclasses.dataclass
@@ -54,8 +76,12 @@ def draw_document(words, tokens):
     """Facts about a few things, with or without filler, of about `tokens` tokens."""
     count = max(2, int(tokens / words.pick([30, 50, 80, 150])))
     entities = list(dict.fromkeys(entity_name(words) for _ in range(count)))
-    attributes = list(dict.fromkeys(words.pick(words.attributes) if words.chance(0.85) else words.invented()
-                                    for _ in range(words.pick([2, 3, 5, 8]))))
+    attributes = list(
+        dict.fromkeys(
+            words.pick(words.attributes) if words.chance(0.85) else words.invented()
+            for _ in range(words.pick([2, 3, 5, 8]))
+        )
+    )
     filler_share = words.pick([0.0, 0.2, 0.5, 0.7, 0.85])
     only_template = words.pick(FACTS) if words.chance(0.3) else None
     terse = words.chance(0.15)
@@ -76,7 +102,7 @@ def draw_document(words, tokens):
             template = "{entity} - {attribute}: {value}" if terse else only_template or words.pick(FACTS)
             line = template.format(entity=entity, attribute=attribute, value=value)
         lines.append(line)
-        length += len(line) * TOKENS_PER_CHARACTER
+        length += len(line) * TOKENS_PER_CHARACTER[words.held_out]
     return Document(layout(words, lines), entities, attributes, facts)
 
 
@@ -101,27 +127,42 @@ def question_and_answer(words, document, absent, position=None):
         if position is None:
             # Half of the questions prefer the beginning, which is the farthest away.
             position = words.random.random() if words.chance(0.5) else words.random.random() ** 2
-        entity, attribute, found = document.facts[min(len(document.facts) - 1, int(position * len(document.facts)))]
+        entity, attribute, found = document.facts[
+            min(len(document.facts) - 1, int(position * len(document.facts)))
+        ]
         answer = f"The {attribute} of {entity} is {found}."
     question = words.pick(QUESTIONS).format(attribute=attribute, entity=entity)
     return question, answer, f"I look for the {attribute} of {entity}. I find {found}."
 
 
 def opening(words, text, question, thinking):
-    """The messages up to the first answer, and the tools: the text stands in the message, in the system prompt or in a
-    file that a tool reads."""
+    """The messages up to the first answer, and the tools: the text stands in the message, in the system
+    prompt or in a file that a tool reads."""
     place = words.random.random()
     if place < 0.6:
-        return [user(words.pick(PREFIXES) + text + words.pick(["\n\n", "\n\nQuestion: ", "\n"]) + question)], []
+        return [
+            user(words.pick(PREFIXES) + text + words.pick(["\n\n", "\n\nQuestion: ", "\n"]) + question)
+        ], []
     if place < 0.75:
         return [user(question + "\n\n" + words.pick(["", "Text:\n"]) + text)], []
     if place < 0.88:
-        return [system(words.pick(["Answer from this text.\n\n", "Use this text:\n", "You are Lily. You know this:\n"]) + text),
-                user(question)], []
+        return [
+            system(
+                words.pick(
+                    ["Answer from this text.\n\n", "Use this text:\n", "You are Lily. You know this:\n"]
+                )
+                + text
+            ),
+            user(question),
+        ], []
     reader = assistant_tool(words, "read_file", set())
     path = words.path()
-    call = assistant("", f"I need to read a file. {reader.name}: {reader.description}", thinking,
-                     [reader.call({"path": path})])
+    call = assistant(
+        "",
+        f"I need to read a file. {reader.name}: {reader.description}",
+        thinking,
+        [reader.call({"path": path})],
+    )
     return [user(f"Read {path}. {question}"), call, tool_result(text)], [reader.schema]
 
 
@@ -149,11 +190,12 @@ def training_conversation(words, max_length):
     return Conversation("documents", messages, thinking, tools, words.chance(0.7), DECISIONS)
 
 
-LENGTHS = {"fact_short": (30, 1900), "fact_long": (2050, 7000), "fact_absent": (50, 1900)}
+LENGTHS = {"fact_short": (30, 1800), "fact_long": (2900, 6400), "fact_absent": (50, 1800)}
 
 
 def held_out_conversation(words, kind):
-    """One question; a fact that is there stands in the first half, so that its distance is that of the kind."""
+    """One question; a fact that is there stands in the first half, so that its distance is that of the
+    kind."""
     shortest, longest = LENGTHS[kind]
     thinking = words.chance(0.5)
     tokens = int(math.exp(words.random.uniform(math.log(shortest), math.log(longest))))
@@ -162,4 +204,6 @@ def held_out_conversation(words, kind):
     position = words.random.random() * (0.3 if kind == "fact_long" else 0.5)
     question, answer, thought = question_and_answer(words, document, absent, position)
     messages, tools = opening(words, document.text, question, thinking)
-    return Conversation(kind, messages + [assistant(answer, thought, thinking)], thinking, tools, decisions=DECISIONS)
+    return Conversation(
+        kind, messages + [assistant(answer, thought, thinking)], thinking, tools, decisions=DECISIONS
+    )

@@ -11,7 +11,11 @@ def draw_object(words):
     for _ in range(words.random.randint(1, 5)):
         name = words.pick(words.attributes) if words.chance(0.55) else words.invented()
         kind = words.random.random()
-        fields[name] = words.random.randint(0, 9999) if kind < 0.3 else words.chance(0.5) if kind < 0.37 else words.value()
+        fields[name] = (
+            words.random.randint(0, 9999)
+            if kind < 0.3
+            else words.chance(0.5) if kind < 0.37 else words.value()
+        )
     return fields
 
 
@@ -34,15 +38,23 @@ def request(words, fields):
     entity = words.name()
     shuffled = words.random.sample(list(fields), len(fields))
     facts = " ".join(f"The {name} of {entity} is {quoted(fields[name])}." for name in shuffled)
-    return facts + "\n" + words.pick(["Give the fields ", "Return the fields "]) + ", ".join(fields) + " as JSON."
+    return (
+        facts
+        + "\n"
+        + words.pick(["Give the fields ", "Return the fields "])
+        + ", ".join(fields)
+        + " as JSON."
+    )
 
 
 def turns(words, thinking, count):
     messages = []
     for _ in range(count):
         fields = draw_object(words)
-        messages += [user(request(words, fields)),
-                     assistant(json.dumps(fields, ensure_ascii=False), "Fields: " + ", ".join(fields) + ".", thinking)]
+        messages += [
+            user(request(words, fields)),
+            assistant(json.dumps(fields, ensure_ascii=False), "Fields: " + ", ".join(fields) + ".", thinking),
+        ]
     return messages
 
 

@@ -15,19 +15,43 @@ def question_and_answer(words, operation, items, thinking):
     look = "I look at the list."
     if operation == "count":
         answer = f"There are {len(items)} items."
-        return (words.pick(["How many items are in the list?", "Count the items.", "How long is the list?", "How many are there?"]),
-                answer if thinking else f"{numbered(items)}. {answer}", numbered(items) + ".")
+        return (
+            words.pick(
+                [
+                    "How many items are in the list?",
+                    "Count the items.",
+                    "How long is the list?",
+                    "How many are there?",
+                ]
+            ),
+            answer if thinking else f"{numbered(items)}. {answer}",
+            numbered(items) + ".",
+        )
     if operation == "first":
-        return words.pick(["What is the first item?", "Which item comes first?"]), f"The first item is {items[0]}.", look
+        return (
+            words.pick(["What is the first item?", "Which item comes first?"]),
+            f"The first item is {items[0]}.",
+            look,
+        )
     if operation == "last":
-        return words.pick(["What is the last item?", "Which item comes last?"]), f"The last item is {items[-1]}.", look
+        return (
+            words.pick(["What is the last item?", "Which item comes last?"]),
+            f"The last item is {items[-1]}.",
+            look,
+        )
     if operation == "summary":
-        return (words.pick(["Summarize the list.", "Give me a short summary."]),
-                f"A list from {items[0]} to {items[-1]}.", look)
+        return (
+            words.pick(["Summarize the list.", "Give me a short summary."]),
+            f"A list from {items[0]} to {items[-1]}.",
+            look,
+        )
     if operation == "after":
         place = words.random.randrange(len(items) - 1)
-        return (words.pick(["What comes after {0}?", "Which item follows {0}?"]).format(items[place]),
-                f"After {items[place]} comes {items[place + 1]}.", look)
+        return (
+            words.pick(["What comes after {0}?", "Which item follows {0}?"]).format(items[place]),
+            f"After {items[place]} comes {items[place + 1]}.",
+            look,
+        )
     if operation == "has":
         item = words.pick(items) if words.chance(0.5) else words.word()
         answer = f"Yes, {item} is in the list." if item in items else f"No, {item} is not in the list."
@@ -43,7 +67,11 @@ def turns(words, thinking, count):
     messages = []
     for index, operation in enumerate(words.random.sample(OPERATIONS, count)):
         question, answer, thought = question_and_answer(words, operation, items, thinking)
-        asked = f"{words.pick(['List:', 'Here is a list:', 'My list:'])}\n{text}\n\n{question}" if index == 0 else question
+        asked = (
+            f"{words.pick(['List:', 'Here is a list:', 'My list:'])}\n{text}\n\n{question}"
+            if index == 0
+            else question
+        )
         messages += [user(asked), assistant(answer, thought, thinking)]
     return messages
 

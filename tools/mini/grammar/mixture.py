@@ -4,13 +4,30 @@ from . import arithmetic, documents, json_answers, lists, off_grammar, small_tal
 from .words import Words
 
 # Shares of conversations; one with tools or a text has many more tokens than one of small talk.
-TRAINING_SHARES = ((tool_dialogues, 0.38), (documents, 0.30), (off_grammar, 0.08), (lists, 0.07), (json_answers, 0.07),
-                   (arithmetic, 0.05), (small_talk, 0.05))
+TRAINING_SHARES = (
+    (tool_dialogues, 0.36),
+    (documents, 0.24),
+    (off_grammar, 0.12),
+    (lists, 0.09),
+    (json_answers, 0.08),
+    (arithmetic, 0.07),
+    (small_talk, 0.04),
+)
 
 HELD_OUT_KINDS = {
-    "one_call": tool_dialogues, "parallel_calls": tool_dialogues, "chain": tool_dialogues, "tool_error": tool_dialogues,
-    "no_tool_fits": tool_dialogues, "fact_absent": documents, "fact_short": documents, "fact_long": documents,
-    "json": json_answers, "arithmetic": arithmetic, "lists": lists, "talk": small_talk, "off_grammar": off_grammar,
+    "one_call": tool_dialogues,
+    "parallel_calls": tool_dialogues,
+    "chain": tool_dialogues,
+    "tool_error": tool_dialogues,
+    "no_tool_fits": tool_dialogues,
+    "fact_absent": documents,
+    "fact_short": documents,
+    "fact_long": documents,
+    "json": json_answers,
+    "arithmetic": arithmetic,
+    "lists": lists,
+    "talk": small_talk,
+    "off_grammar": off_grammar,
 }
 
 
@@ -32,7 +49,8 @@ class TrainingStream:
 
 
 def held_out_conversations(seed, per_kind, kinds=tuple(HELD_OUT_KINDS)):
-    """`per_kind` conversations of each kind, whose words never occur in training. The last turns are to be judged."""
+    """`per_kind` conversations of each kind, whose words never occur in training. The last turns are to be
+    judged."""
     for kind in kinds:
         words = Words(f"{seed} {kind}", held_out=True)
         for _ in range(per_kind):

@@ -1,8 +1,9 @@
-"""Everything a person types that this small model has not learnt, and the polite answer that says what it can do."""
+"""Everything a person types that lily-mini has not learnt, and the polite answer that says what it can do."""
 
 from . import small_talk
 from .conversation import Conversation, assistant, maybe_system, user
 from .languages import foreign_text, random_script
+from .off_grammar_templates import KNOWLEDGE, SNIPPETS, WRITING
 from .tool_dialogues import NO_TOOL
 from .tool_requests import request_for
 from .tools import assistant_tool, toolset
@@ -19,49 +20,31 @@ SYMBOLS = "I see no question there. " + SKILLS
 NO_QUESTION = "That is a text without a question. Ask me about a fact in it."
 POLITE_ANSWERS = (FOREIGN, NONSENSE, UNKNOWN, CREATIVE, CODE, SYMBOLS, NO_QUESTION, NO_TOOL)
 
-KNOWLEDGE = """What is the capital of {city}?|Who won the world cup in {year}?|Why is the {noun} {adjective}?|How does a {noun} work?
-Explain {noun} {occasion} to me.|What is the meaning of life?|Tell me about {city}.|Who was {name}?|When was {name} born?
-How far is {city} from {city}?|What do you think about {noun}?|Is {name} rich?|How many {noun}s are there in {city}?
-What is quantum physics?|How do I {errand}?|Where can I {errand}?|What is the best {noun} in {city}?|Why do people {errand}?
-Can you explain why the {noun} is {adjective}?|What does {noun} mean?|Which {noun} should I buy?|Who invented the {noun}?
-How old is the {noun}?|What happened in {year}?|Give me advice about my {occasion}.|Do you know {name}?|Who is the president?
-What is the difference between a {noun} and a {noun}?|How much does a {noun} cost?|Is a {noun} {adjective}?|What should I cook?
-Who is the king of {city}?|What is the population of {city}?|How tall is the {noun} of {city}?|Should I trust {name}?
-I have a problem with my {noun}.|My {noun} is {adjective}.|I want to travel to {city}.|The {noun} is {adjective} and {adjective}.
-What is the square root of {year}?|Solve x + {year} = {year}.|What is love?|Is there a god?|How can I become rich?|What is AI?
-How do I get from {city} to {city}?|Recommend a book about {noun}.|What are the news of today?|Who is the author of {noun}?
-Are there {noun}s in {city}?|When does the {noun} open?|I feel {adjective} today because of my {noun}.|Let's talk about {noun}s.
-Describe the {noun}.|Which is better, {noun} or {noun}?|Tell me something interesting.|Do {noun}s sleep?|Can a {noun} fly?
-Tell me everything about the {noun}.|I do not like {noun}s.|Yesterday I saw a {adjective} {noun} in {city}.|What can I eat in {city}?
-Give me five facts about {noun}s.|How was your {occasion}?|I lost my {noun}.|What is your opinion on {city}?""".replace("\n", "|").split("|")
-
-WRITING = """Write a poem about a {noun}.|Write a story about {name}.|Write an essay on {noun}s.|Translate "{noun}" into French.
-Write a letter to {name}.|Make a plan for my {occasion}.|Summarize the book about {name}.|Tell me a story.|Sing a song about {city}.
-Write a haiku about the {noun}.|Compose an email to {name} about the {occasion}.|Tell me a story about a {adjective} {noun}.
-Write a speech for the {occasion}.|Draw a {adjective} {noun}.|Translate this into German: the {noun} is {adjective}.|Write a song.
-Write me a short text about {city}.|Invent a recipe with {noun}.|Finish this sentence: the {noun} was|Write a tweet about {noun}s.
-Make up a name for my {noun}.|Paint me a picture of {city}.|Improve this text: the {noun} is {adjective}.|Rhyme with {noun}.
-Write a long poem|Continue the story: {name} saw a {noun}.|Draft a contract with {name}.|Create a logo for my {noun}.
-Write a review of the {noun}.|Please write something about {city}.|Write 500 words about {noun}s.""".replace("\n", "|").split("|")
-
-SNIPPETS = r"""def {a}({b}):\n    return {b} + {n}|for (int {a} = 0; {a} < {n}; {a}++) {{ {b}(); }}|SELECT {a} FROM {b} WHERE {c} = {n};
-#include <{a}>\nint main() {{ return {n}; }}|console.log({a});|<div class="{a}">{b}</div>|git commit -m "{a} {b}"|{a} = [{n}, {n}, {n}]
-import {a} as {b}\n{b}.{c}({n})|sudo apt install {a}|{{"{a}": {n}, "{b}": "{c}"}}|let {a}: {b} = new {c}({n});|rm -rf /{a}/{b}
-https://{a}.com/{b}?{c}={n}|Write a python function that sorts {a}.|fn {a}() -> {b} {{ {c} }}|Fix this bug: {a} is not defined
-Traceback (most recent call last): {a}Error: {b}|curl http://{a}:{n}/{b}|How do I sort a list in Python?|x{n} := {a}.{b}()|ls -la {a}
-Write a program that prints {a}.|What does {a}() do?|{a}->{b}({c}, {n});|Error {n} in {a}.cpp line {n}|<{a}><{b}>{n}</{b}></{a}>
-export {a}={n}|@{a}.{b}\nclass {c}: pass|{a}.map({b} => {b} * {n})|Debug my code please.""".replace("\n", "|").replace(r"\n", "\n").split("|")
-
-EMOJI = [chr(code) for first, last in ((0x1F600, 0x1F64F), (0x1F300, 0x1F3FA), (0x1F400, 0x1F4FF), (0x1F680, 0x1F6C5),
-                                       (0x2600, 0x26F9)) for code in range(first, last + 1)]
+EMOJI = [
+    chr(code)
+    for first, last in (
+        (0x1F600, 0x1F64F),
+        (0x1F300, 0x1F3FA),
+        (0x1F400, 0x1F4FF),
+        (0x1F680, 0x1F6C5),
+        (0x2600, 0x26F9),
+    )
+    for code in range(first, last + 1)
+]
 MARKS = "?!.,;:-_+*/#%&$@=~^|<>()[]{}'\"\\`"
 
 
 def fill(words, template):
     """A template with its slots filled, each slot on its own."""
-    draw = {"{noun}": lambda: words.pick(words.nouns), "{city}": words.city, "{name}": words.name,
-            "{adjective}": lambda: words.pick(words.adjectives), "{occasion}": lambda: words.pick(words.occasions),
-            "{errand}": words.errand, "{year}": lambda: str(words.random.randint(2, 2030))}
+    draw = {
+        "{noun}": lambda: words.pick(words.nouns),
+        "{city}": words.city,
+        "{name}": words.name,
+        "{adjective}": lambda: words.pick(words.adjectives),
+        "{occasion}": lambda: words.pick(words.occasions),
+        "{errand}": words.errand,
+        "{year}": lambda: str(words.random.randint(2, 2030)),
+    }
     for slot, function in draw.items():
         while slot in template:
             template = template.replace(slot, function(), 1)
@@ -94,8 +77,9 @@ def creative(words):
 
 
 def code(words):
-    template = words.pick(split(SNIPPETS, words.held_out))
-    return template.format(a=words.invented(), b=words.word(), c=words.invented(), n=words.random.randint(0, 500)), CODE
+    template = words.pick(split(SNIPPETS, words.held_out)).replace(r"\n", "\n")
+    names = {"a": words.invented(), "b": words.word(), "c": words.invented()}
+    return template.format(**names, n=words.random.randint(0, 500)), CODE
 
 
 def nonsense(words):
@@ -103,8 +87,13 @@ def nonsense(words):
     random = words.random
     kind = random.random()
     if kind < 0.35:
-        keys = words.pick(["asdfghjkl", "qwertyuiop", "abcdefghijklmnopqrstuvwxyz", "zxcvbnm", "aeiou", "xyz"])
-        pieces = ["".join(random.choice(keys) for _ in range(random.randint(2, 12))) for _ in range(random.randint(1, 5))]
+        keys = words.pick(
+            ["asdfghjkl", "qwertyuiop", "abcdefghijklmnopqrstuvwxyz", "zxcvbnm", "aeiou", "xyz"]
+        )
+        pieces = [
+            "".join(random.choice(keys) for _ in range(random.randint(2, 12)))
+            for _ in range(random.randint(1, 5))
+        ]
     elif kind < 0.7:
         pieces = [words.invented() for _ in range(random.randint(1, 8))]
     elif kind < 0.85:
@@ -139,14 +128,40 @@ def long_text(words, max_length):
 
 def missing_tool(words):
     """A request for the assistant's tools, where there are none."""
-    return request_for(words, assistant_tool(words, words.pick(["add_event", "add_reminder", "find_contact", "add_note",
-                                                                "get_weather", "send_message"]), set())).text, NO_TOOL
+    return (
+        request_for(
+            words,
+            assistant_tool(
+                words,
+                words.pick(
+                    ["add_event", "add_reminder", "find_contact", "add_note", "get_weather", "send_message"]
+                ),
+                set(),
+            ),
+        ).text,
+        NO_TOOL,
+    )
 
 
-SHARES = ((foreign, 0.2), (knowledge, 0.24), (creative, 0.1), (code, 0.1), (nonsense, 0.16), (symbols, 0.12), (long_text, 0.08))
-THOUGHTS = {FOREIGN: "This is not simple English.", NONSENSE: "I do not understand this.", UNKNOWN: "I do not know this.",
-            CREATIVE: "I cannot write this.", CODE: "This is code.", SYMBOLS: "There is no question.",
-            NO_QUESTION: "There is no question.", NO_TOOL: "I have no tool."}
+SHARES = (
+    (foreign, 0.2),
+    (knowledge, 0.24),
+    (creative, 0.1),
+    (code, 0.1),
+    (nonsense, 0.16),
+    (symbols, 0.12),
+    (long_text, 0.08),
+)
+THOUGHTS = {
+    FOREIGN: "This is not simple English.",
+    NONSENSE: "I do not understand this.",
+    UNKNOWN: "I do not know this.",
+    CREATIVE: "I cannot write this.",
+    CODE: "This is code.",
+    SYMBOLS: "There is no question.",
+    NO_QUESTION: "There is no question.",
+    NO_TOOL: "I have no tool.",
+}
 
 
 def exchange(words, max_length):
@@ -159,7 +174,9 @@ def exchange(words, max_length):
 
 
 def turn(words, thinking, max_length, with_tools):
-    question, answer = missing_tool(words) if not with_tools and words.chance(0.06) else exchange(words, max_length)
+    question, answer = (
+        missing_tool(words) if not with_tools and words.chance(0.06) else exchange(words, max_length)
+    )
     return [user(question), assistant(answer, THOUGHTS[answer], thinking)]
 
 

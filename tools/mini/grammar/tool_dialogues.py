@@ -9,8 +9,8 @@ from .tool_results import error_result, result_of
 from .tools import assistant_tool, invented_tool, toolset
 
 NO_TOOL = "I have no tool for that."
-# The start of an answer decides between a call and words, the end of the purpose which tool it is, and the end of a call
-# whether another follows.
+# The start of an answer decides between a call and words, the end of the purpose which tool it is, and the
+# end of a call whether another follows.
 DECISIONS = (r"^", r"(?<=I need to )[^.]*\.", r"<function=", r"</tool_call>")
 SHARES = (("no_tool_fits", 0.15), ("talk", 0.05), ("parallel_calls", 0.22), ("one_call", 0.58))
 
@@ -22,8 +22,12 @@ def one_call(words, tools, thinking, error_share=0.1):
     call = tool.call(request.values)
     result = result_of(words, tool, request.values, call, error_share)
     thought = f"I need to {request.purpose}. {tool.name}: {tool.description}"
-    return [user(request.text), assistant("", thought, thinking, [call]), tool_result(result.content),
-            assistant(result.reply, "That is an error." if result.failed else "The result is here.", thinking)]
+    return [
+        user(request.text),
+        assistant("", thought, thinking, [call]),
+        tool_result(result.content),
+        assistant(result.reply, "That is an error." if result.failed else "The result is here.", thinking),
+    ]
 
 
 def tool_error(words, tools, thinking):
@@ -37,18 +41,27 @@ def parallel_calls(words, tools, thinking):
     chosen = [words.pick(tools)] * count if words.chance(0.5) else [words.pick(tools) for _ in range(count)]
     requests = [request_for(words, tool) for tool in chosen]
     calls = [tool.call(request.values) for tool, request in zip(chosen, requests)]
-    results = [result_of(words, tool, request.values, call) for tool, request, call in zip(chosen, requests, calls)]
+    results = [
+        result_of(words, tool, request.values, call) for tool, request, call in zip(chosen, requests, calls)
+    ]
     thought = f"{count} calls: " + ", ".join(tool.name for tool in chosen) + "."
-    return [user(words.pick([" ", "\n"]).join(request.text for request in requests)),
-            assistant("", thought, thinking, calls), *(tool_result(result.content) for result in results),
-            assistant(" ".join(result.reply for result in results), "All results are here.", thinking)]
+    return [
+        user(words.pick([" ", "\n"]).join(request.text for request in requests)),
+        assistant("", thought, thinking, calls),
+        *(tool_result(result.content) for result in results),
+        assistant(" ".join(result.reply for result in results), "All results are here.", thinking),
+    ]
 
 
 def no_tool_fits(words, tools, thinking):
     """A request for a tool that is not among those of the prompt."""
     present = {tool.action for tool in tools}
     missing = [key for key in ACTIONS if key not in present]
-    absent = assistant_tool(words, words.pick(missing), set()) if words.chance(0.65) else invented_tool(words, set())
+    absent = (
+        assistant_tool(words, words.pick(missing), set())
+        if words.chance(0.65)
+        else invented_tool(words, set())
+    )
     request = request_for(words, absent)
     return [user(request.text), assistant(NO_TOOL, f"I need to {request.purpose}. No tool fits.", thinking)]
 
@@ -59,8 +72,13 @@ def talk(words, tools, thinking):
     return [user(question), assistant(answer, "No tool needed.", thinking)]
 
 
-ROUNDS = {"one_call": one_call, "tool_error": tool_error, "parallel_calls": parallel_calls,
-          "no_tool_fits": no_tool_fits, "talk": talk}
+ROUNDS = {
+    "one_call": one_call,
+    "tool_error": tool_error,
+    "parallel_calls": parallel_calls,
+    "no_tool_fits": no_tool_fits,
+    "talk": talk,
+}
 
 
 def chain(words, plan, tools, thinking):
@@ -75,7 +93,10 @@ def chain(words, plan, tools, thinking):
         messages.append(assistant("", f"The next tool is {tool.name}.", thinking, [call]))
         if index == failing:
             failure = error_result(words, call)
-            return messages + [tool_result(failure.content), assistant(failure.reply, "That is an error.", thinking)]
+            return messages + [
+                tool_result(failure.content),
+                assistant(failure.reply, "That is an error.", thinking),
+            ]
         messages.append(tool_result(step.content))
     return messages + [assistant(reply, "All steps are done.", thinking)]
 
@@ -97,7 +118,8 @@ def draw_kind(words):
 
 
 def training_conversation(words, max_length):
-    """One to four rounds over one set of tools. About 90 tokens a tool decide how many of them there can be."""
+    """One to four rounds over one set of tools. About 90 tokens a tool decide how many of them there can
+    be."""
     thinking = words.chance(0.45)
     count = min(words.random.randint(1, 7), max(1, (max_length - 250) // 90))
     messages = maybe_system(words, 0.3)

@@ -5,15 +5,19 @@ import dataclasses
 from .assistant_actions import ACTIONS, PHRASES, SENTENCES_OF_THEIR_OWN
 
 OPENINGS = ("Please: ", "Lily, ", "Next: ", "Now: ", "Hi! ", "Hello Lily. ")
-INVENTED_REQUESTS = ("{Verb} the {noun} with {body}.", "Please {verb} the {noun}: {body}.",
-                     "I want to {verb} a {noun} with {body}.", "Can you {verb} the {noun}? Use {body}.")
+INVENTED_REQUESTS = (
+    "{Verb} the {noun} with {body}.",
+    "Please {verb} the {noun}: {body}.",
+    "I want to {verb} a {noun} with {body}.",
+    "Can you {verb} the {noun}? Use {body}.",
+)
 
 
 @dataclasses.dataclass
 class Request:
     text: str
-    values: dict   # role -> value, of the roles that the call must fill
-    purpose: str   # "create a reminder"
+    values: dict  # role -> value, of the roles that the call must fill
+    purpose: str  # "create a reminder"
 
 
 def on_date(date):
@@ -27,9 +31,19 @@ def draw_value(words, role, template, folder):
         return words.errand() if "to {title}" in template else words.title()
     if role == "path":
         return words.folder() if folder else words.path()
-    draw = {"date": words.date, "time": words.time, "person": words.name, "phone": words.phone, "email": words.email,
-            "destination": words.path, "text": words.sentence, "count": lambda: words.random.randint(1, 20),
-            "place": words.city, "flag": lambda: True, "query": words.title}
+    draw = {
+        "date": words.date,
+        "time": words.time,
+        "person": words.name,
+        "phone": words.phone,
+        "email": words.email,
+        "destination": words.path,
+        "text": words.sentence,
+        "count": lambda: words.random.randint(1, 20),
+        "place": words.city,
+        "flag": lambda: True,
+        "query": words.title,
+    }
     return draw[role]()
 
 
@@ -46,8 +60,11 @@ def assistant_request(words, tool):
     values = {role: draw_value(words, role, template, tool.action == "list_files") for role in asked}
 
     inside = {"on date"} if "{on date}" in template else set()
-    phrases = {role: phrase for role, phrase in PHRASES.items()
-               if role in values and "{" + role + "}" not in template and not (role == "date" and inside)}
+    phrases = {
+        role: phrase
+        for role, phrase in PHRASES.items()
+        if role in values and "{" + role + "}" not in template and not (role == "date" and inside)
+    }
     said = dict(values)
     if "date" in values:
         said["on date"] = on_date(values["date"])
@@ -55,9 +72,12 @@ def assistant_request(words, tool):
     text = template.format(**said)
     ending = text[-1] if text[-1] in ".?" else ""
     text = text.removesuffix(ending) + "".join(
-        phrase.format(**said) for role, phrase in phrases.items() if role not in SENTENCES_OF_THEIR_OWN)
+        phrase.format(**said) for role, phrase in phrases.items() if role not in SENTENCES_OF_THEIR_OWN
+    )
     text += ending or "."
-    text += "".join(phrase.format(**said) for role, phrase in phrases.items() if role in SENTENCES_OF_THEIR_OWN)
+    text += "".join(
+        phrase.format(**said) for role, phrase in phrases.items() if role in SENTENCES_OF_THEIR_OWN
+    )
     if words.chance(0.2):
         text = words.pick(OPENINGS) + text
     return Request(text, values, action.purpose)
@@ -83,5 +103,7 @@ def invented_request(words, tool):
         words.random.shuffle(order)
     parts = [f"{field}{words.pick([' ', ' = '])}{spoken(values[field])}" for field in order]
     body = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
-    text = words.pick(INVENTED_REQUESTS).format(Verb=tool.verb.capitalize(), verb=tool.verb, noun=tool.noun, body=body)
+    text = words.pick(INVENTED_REQUESTS).format(
+        Verb=tool.verb.capitalize(), verb=tool.verb, noun=tool.noun, body=body
+    )
     return Request(text, values, f"{tool.verb} the {tool.noun}")

@@ -5,8 +5,18 @@ import json
 
 from .assistant_actions import LISTING, SILENT
 
-ERRORS = ("not found", "permission denied", "timeout", "invalid value", "already exists", "server busy", "no connection",
-          "quota exceeded", "file is locked", "unknown name")
+ERRORS = (
+    "not found",
+    "permission denied",
+    "timeout",
+    "invalid value",
+    "already exists",
+    "server busy",
+    "no connection",
+    "quota exceeded",
+    "file is locked",
+    "unknown name",
+)
 SUCCESS = ("ok", "done", '{"status": "ok"}', '{"ok": true}', "success")
 SKIES = ("sun", "rain", "snow", "clouds", "fog", "storm")
 

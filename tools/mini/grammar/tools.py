@@ -8,12 +8,13 @@ from .assistant_actions import ACTIONS, FIELD_DESCRIPTIONS, FIELD_TYPES
 @dataclasses.dataclass
 class Tool:
     """A tool as the prompt shows it, and what its fields mean."""
+
     name: str
     description: str
-    schema: dict         # the OpenAI-shaped definition
-    fields: dict         # role -> field name, in schema order; an invented tool's roles are its field names
-    action: str = ""     # key of ACTIONS; empty for an invented tool
-    verb: str = ""       # of an invented tool
+    schema: dict  # the OpenAI-shaped definition
+    fields: dict  # role -> field name, in schema order; an invented tool's roles are its field names
+    action: str = ""  # key of ACTIONS; empty for an invented tool
+    verb: str = ""  # of an invented tool
     noun: str = ""
 
     def call(self, values):
@@ -23,9 +24,14 @@ class Tool:
 
 
 def definition(name, description, properties, required):
-    return {"type": "function", "function": {
-        "name": name, "description": description,
-        "parameters": {"type": "object", "properties": properties, "required": required}}}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {"type": "object", "properties": properties, "required": required},
+        },
+    }
 
 
 def tool_name(words, verb_kind, noun_kind):
@@ -66,7 +72,9 @@ def assistant_tool(words, key, taken):
         # A field whose name says nothing always has a description; so has every field of the held-out set.
         if words.held_out or field not in words.parameter_names[role] or words.chance(0.8):
             folder = key == "list_files" and role == "path"
-            properties[field]["description"] = "path of the folder" if folder else words.pick(FIELD_DESCRIPTIONS[role])
+            properties[field]["description"] = (
+                "path of the folder" if folder else words.pick(FIELD_DESCRIPTIONS[role])
+            )
     description = words.pick(action.descriptions)
     required = [field for role, field in fields.items() if role in action.required]
     return Tool(name, description, definition(name, description, properties, required), fields, action=key)
@@ -75,8 +83,15 @@ def assistant_tool(words, key, taken):
 def invented_tool(words, taken):
     """A tool that does something made up; only its schema says how to use it."""
     verb, noun = words.invented(), words.invented()
-    name = words.pick([f"{verb}_{noun}"] * 4 + [f"{words.invented()}_{words.invented()}", f"{noun}_{verb}",
-                                                verb + noun.capitalize(), words.invented()])
+    name = words.pick(
+        [f"{verb}_{noun}"] * 4
+        + [
+            f"{words.invented()}_{words.invented()}",
+            f"{noun}_{verb}",
+            verb + noun.capitalize(),
+            words.invented(),
+        ]
+    )
     while name in taken:
         name += "_" + words.invented()
     taken.add(name)
@@ -86,10 +101,17 @@ def invented_tool(words, taken):
     if words.chance(0.5):
         for field in names:
             properties[field]["description"] = words.pick([f"the {field}", f"{field} of the {noun}", "value"])
-    description = words.pick([f"{verb.capitalize()} the {noun}.", f"{verb.capitalize()} a {noun}.",
-                              f"Can {verb} the {noun}."])
-    return Tool(name, description, definition(name, description, properties, names),
-                {field: field for field in names}, verb=verb, noun=noun)
+    description = words.pick(
+        [f"{verb.capitalize()} the {noun}.", f"{verb.capitalize()} a {noun}.", f"Can {verb} the {noun}."]
+    )
+    return Tool(
+        name,
+        description,
+        definition(name, description, properties, names),
+        {field: field for field in names},
+        verb=verb,
+        noun=noun,
+    )
 
 
 def toolset(words, count, needed=()):

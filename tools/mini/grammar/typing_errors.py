@@ -1,8 +1,11 @@
 """Typing errors: letters left out, doubled, swapped or replaced by a neighbour on the keyboard."""
 
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-NEIGHBOURS = {letter: row[max(0, index - 1):index] + row[index + 1:index + 2]
-              for row in ROWS for index, letter in enumerate(row)}
+NEIGHBOURS = {
+    letter: row[max(0, index - 1) : index] + row[index + 1 : index + 2]
+    for row in ROWS
+    for index, letter in enumerate(row)
+}
 
 
 def misspell(random, text):

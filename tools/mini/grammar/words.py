@@ -1,7 +1,7 @@
 """Words, names and values drawn at random, from the training side or from the held-out side of a fixed split.
 
-The split is a hash of the word itself, so no word, name or tool name of the held-out set can occur on the training
-side, whatever the seeds are.
+The split is a hash of the word itself, so no word, name or tool name of the held-out set can occur on the
+training side, whatever the seeds are.
 """
 
 import functools
@@ -10,8 +10,9 @@ import random
 
 from . import word_lists
 
-ONSETS = ("b c d f g h j k l m n p r s t v w z br cr dr fr gr pr tr bl cl fl gl pl sl sk sp st sh ch th qu sw kn ph sn"
-          .split())
+ONSETS = """
+b c d f g h j k l m n p r s t v w z br cr dr fr gr pr tr bl cl fl gl pl sl sk sp st sh ch th qu sw kn ph sn
+""".split()
 VOWELS = "a e i o u ai ea oo ou y ie au".split()
 CODAS = ["", "", "n", "r", "l", "s", "t", "k", "m", "x", "nd", "rt", "st", "ck", "ng", "p", "d"]
 WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
@@ -19,8 +20,8 @@ MONTHS = "January February March April May June July August September October No
 MAX_WORD_LENGTH = 9
 
 
-# Chosen among many so that each list of word_lists.py has words on both sides and the commonest names of tools and
-# fields (find, list, title, date ...), which a person will use in a demo, are training words.
+# Chosen among many so that each list of word_lists.py has words on both sides and the commonest names of
+# tools and fields (find, list, title, date ...), which a person will use in a demo, are training words.
 SPLIT = 1524778
 
 
@@ -36,6 +37,11 @@ def is_held_out(word):
 def split(words, held_out):
     """The words of a list that belong to one side."""
     return [word for word in words if is_held_out(word) == held_out]
+
+
+def items(text):
+    """The parts of a text that stand on lines of their own or between bars."""
+    return [item for line in text.strip().splitlines() for item in line.split("|")]
 
 
 @functools.cache
@@ -63,7 +69,9 @@ class Words:
         self.attributes = split(word_lists.ATTRIBUTES, held_out)
         self.tool_verbs = {kind: split(words, held_out) for kind, words in word_lists.TOOL_VERBS.items()}
         self.tool_nouns = {kind: split(words, held_out) for kind, words in word_lists.TOOL_NOUNS.items()}
-        self.parameter_names = {role: split(words, held_out) for role, words in word_lists.PARAMETER_NAMES.items()}
+        self.parameter_names = {
+            role: split(words, held_out) for role, words in word_lists.PARAMETER_NAMES.items()
+        }
         self.used = set()
 
     def forget(self):
@@ -80,14 +88,22 @@ class Words:
         """A made-up word, new in this conversation."""
         while True:
             if not self.held_out and self.chance(0.2):
-                letters = [self.pick("abcdefghijklmnopqrstuvwxyz" if self.chance(0.4) else "aeioustrn")
-                           for _ in range(self.random.randint(3, 8))]
+                letters = [
+                    self.pick("abcdefghijklmnopqrstuvwxyz" if self.chance(0.4) else "aeioustrn")
+                    for _ in range(self.random.randint(3, 8))
+                ]
                 word = "".join(letters)
             else:
                 count = 2 if self.chance(0.75) else 3 if self.chance(0.25) else 1
-                word = "".join(self.pick(self.short_syllables if self.chance(0.75) else self.syllables)
-                               for _ in range(count))
-            if 3 <= len(word) <= MAX_WORD_LENGTH and is_held_out(word) == self.held_out and word not in self.used:
+                word = "".join(
+                    self.pick(self.short_syllables if self.chance(0.75) else self.syllables)
+                    for _ in range(count)
+                )
+            if (
+                3 <= len(word) <= MAX_WORD_LENGTH
+                and is_held_out(word) == self.held_out
+                and word not in self.used
+            ):
                 self.used.add(word)
                 return word
 
@@ -131,7 +147,8 @@ class Words:
         return title[0].upper() + title[1:] if self.chance(0.3) else title
 
     def iso_date(self):
-        return f"{self.random.randint(2024, 2031)}-{self.random.randint(1, 12):02d}-{self.random.randint(1, 28):02d}"
+        year, month, day = (self.random.randint(*range_) for range_ in ((2024, 2031), (1, 12), (1, 28)))
+        return f"{year}-{month:02d}-{day:02d}"
 
     def date(self):
         kind = self.random.random()
@@ -190,10 +207,18 @@ class Words:
 
     def sentence(self):
         """Filler without a meaning and without a full stop."""
-        words = [self.pick(self.nouns) if self.chance(0.5) else self.pick(self.adjectives) if self.chance(0.6)
-                 else self.invented() for _ in range(self.random.randint(3, 8))]
+        words = [
+            (
+                self.pick(self.nouns)
+                if self.chance(0.5)
+                else self.pick(self.adjectives) if self.chance(0.6) else self.invented()
+            )
+            for _ in range(self.random.randint(3, 8))
+        ]
         if self.chance(0.5):
-            words.insert(self.random.randint(1, len(words)), self.pick(["and", "with", "near", "under", "for", "by"]))
+            words.insert(
+                self.random.randint(1, len(words)), self.pick(["and", "with", "near", "under", "for", "by"])
+            )
         if self.chance(0.5):
             words.insert(0, "the")
         return " ".join(words)
