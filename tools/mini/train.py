@@ -41,7 +41,7 @@ OTHER_WEIGHT = 0.02  # of text that the model only reads
 DECISION_WEIGHT = 4.0
 BALANCE_WEIGHT = 0.003
 LOG_SECONDS = 10
-CHECK_SECONDS = 90  # between quick evaluations
+CHECK_SECONDS = 90  # between quick evaluations, each with a saved state
 CHECK_TASKS = 30  # of each kind
 CHECK_SEED = 4242  # tasks of their own: the suite's are judged once, at the end
 SAVE_SECONDS = 12  # kept at the end of a run for saving and exporting
@@ -127,7 +127,7 @@ class Trainer:
         self.runs, self.log.records = state["runs"], state["log"]
         # Workers are forked before anything touches the device.
         self.loader = Loader(
-            f"{settings.seed} {len(self.runs)}", settings.workers, settings.slots, settings.device
+            f"{settings.seed} {self.step}", settings.workers, settings.slots, settings.device
         )
         self.loader.progress.value = self.first_progress
         # So is the one that prepares the suite, so that no time on the device goes into it.
@@ -234,6 +234,7 @@ class Trainer:
                 logged, logged_slots, waited = now, self.slots, 0.0
             if now - checked > CHECK_SECONDS:
                 self.check(progress, checks)
+                self.save_state(progress)  # a run that is cut off loses little
                 checked = self.log.seconds()
         if self.gpu:
             torch.cuda.synchronize()
@@ -275,27 +276,21 @@ class Trainer:
             "check", step=self.step, progress=round(progress, 4), exact=score.exact, loss=score.loss
         )
 
-    def save(self, progress):
+    def save_state(self, progress):
+        """Writes what the next run needs; a file that is there stays whole until the new one is."""
         path = pathlib.Path(self.settings.state)
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = path.with_suffix(".new")
-        torch.save(
-            {
-                "progress": progress,
-                "step": self.step,
-                "slots": self.slots,
-                "runs": self.runs,
-                "log": self.log.records,
-                "masters": self.parameters.masters,
-                **self.optimizer.state(),
-            },
-            whole,
-        )
-        os.replace(whole, path)
+        unfinished = path.with_suffix(".new")
+        state = {"progress": progress, "step": self.step, "slots": self.slots, "runs": self.runs}
+        state |= {"log": self.log.records, "masters": self.parameters.masters, **self.optimizer.state()}
+        torch.save(state, unfinished)
+        os.replace(unfinished, path)
+
+    def export(self):
         end_of_text = self.encoder.tokenizer.token_to_id("<|endoftext|>")
         export(self.parameters, self.architecture, end_of_text, self.settings.out)
         self.write_log()
-        self.log.say("saved")
+        self.log.say("exported")
 
     def write_log(self):
         write_json(
@@ -321,7 +316,8 @@ def run(settings, architecture, started):
     # Only the flash kernel can be captured for every row length; elsewhere torch chooses.
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION]) if trainer.gpu else contextlib.nullcontext():
         reached = trainer.train()
-        trainer.save(reached)
+        trainer.save_state(reached)
+        trainer.export()
         if reached >= 1:
             trainer.evaluate_suite()
     return trainer
