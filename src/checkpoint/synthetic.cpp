@@ -7,6 +7,7 @@
 #include "base/published_template.hpp"
 #include "base/thread_pool.hpp"
 #include "checkpoint/output_file.hpp"
+#include "checkpoint/output_folder.hpp"
 #include "checkpoint/synthetic_plan.hpp"
 #include "checkpoint/synthetic_tokenizer.hpp"
 #include "checkpoint/synthetic_values.hpp"
@@ -17,61 +18,7 @@
 namespace lily {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::uint64_t kMaxTokenizerBytes = std::uint64_t{256} << 20;
-
-// The output folder, taken back unless keep() is reached: a half-written checkpoint is of no use and large.
-class OutputFolder {
- public:
-  explicit OutputFolder(fs::path path) : path_(std::move(path)) {
-    std::error_code code;
-    if (fs::exists(path_, code)) {
-      if (!fs::is_directory(path_, code)) {
-        throw Error(ErrorKind::bad_input,
-                    fmt::format("{}: is a file, a new or empty folder is needed", path_.string()));
-      }
-      if (!fs::is_empty(path_, code)) {
-        throw Error(ErrorKind::bad_input,
-                    fmt::format("{}: is not empty, a new or empty folder is needed", path_.string()));
-      }
-    } else {
-      fs::create_directories(path_, code);
-      created_ = !code;
-    }
-    if (code) {
-      throw Error(ErrorKind::device,
-                  fmt::format("{}: cannot use as output folder: {}", path_.string(), code.message()));
-    }
-  }
-
-  ~OutputFolder() {
-    if (kept_) return;
-    std::error_code code;
-    for (const fs::directory_entry& entry : fs::directory_iterator(path_, code))
-      fs::remove(entry.path(), code);
-    if (created_) fs::remove(path_, code);
-  }
-  OutputFolder(const OutputFolder&) = delete;
-  OutputFolder& operator=(const OutputFolder&) = delete;
-
-  // A disk that is too small is better known before minutes of writing.
-  void require_space(std::uint64_t bytes) const {
-    std::error_code code;
-    const fs::space_info space = fs::space(path_, code);
-    if (!code && space.available < bytes) {
-      throw Error(ErrorKind::device, fmt::format("{}: the disk has {} MB free, {} MB are needed",
-                                                 path_.string(), space.available / 1000000, bytes / 1000000));
-    }
-  }
-
-  void keep() { kept_ = true; }
-
- private:
-  fs::path path_;
-  bool created_ = false;
-  bool kept_ = false;
-};
 
 std::string generation_config(const checkpoint::TokenizerFacts& facts) {
   return Json::object({
@@ -124,7 +71,7 @@ void synthesize(const SynthOptions& options) {
     bytes += tensor.output.bytes();
   }
 
-  OutputFolder folder(options.out);
+  checkpoint::OutputFolder folder(options.out);
   folder.require_space(bytes);
   ThreadPool threads(available_cores());
   const auto fill = [&](std::size_t tensor, std::uint64_t offset, std::span<std::byte> out) {

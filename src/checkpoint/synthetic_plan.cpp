@@ -6,13 +6,14 @@
 #include <cmath>
 #include <utility>
 
+#include "checkpoint/affine_layout.hpp"
 #include "lily/error.hpp"
 #include "model/tensors.hpp"
 
 namespace lily::checkpoint {
 namespace {
 
-constexpr int kGroup = 64;
+constexpr Quantization kQuantization = {4, 64};
 
 model::Dimensions common_dimensions(int layers) {
   model::Dimensions dims;
@@ -37,10 +38,6 @@ bool ends_with_module(const std::string& name, const char* module) {
   return name.ends_with(fmt::format("{}.weight", module));
 }
 
-int bits_of(const std::string& name) {
-  return ends_with_module(name, "mlp.gate") || ends_with_module(name, "shared_expert_gate") ? 8 : 4;
-}
-
 // Standard deviation of a matrix's weights. 1 / sqrt(inputs) keeps a normalized vector at rms 1, so each of
 // the two halves of a layer adds about half an rms to the residual, which grows from 1 to about 5 over 40
 // layers.
@@ -62,19 +59,15 @@ SyntheticKind vector_kind(const model::TensorSpec& spec) {
 void add_quantized(std::vector<SyntheticTensor>& tensors, const model::TensorSpec& spec,
                    std::uint64_t stream) {
   const std::string module = spec.name.substr(0, spec.name.rfind('.'));
-  const int bits = bits_of(spec.name);
-  const std::int64_t columns = spec.shape.back();
-  const float deviation = deviation_of(spec.name, columns);
-  std::vector<std::int64_t> packed = spec.shape;
-  packed.back() = columns * bits / 32;
-  std::vector<std::int64_t> groups = spec.shape;
-  groups.back() = columns / kGroup;
-  tensors.push_back(
-      {{module + ".weight", "U32", std::move(packed)}, SyntheticKind::codes, 2 * stream, bits, deviation});
-  tensors.push_back(
-      {{module + ".scales", "BF16", groups}, SyntheticKind::scales, 2 * stream + 1, bits, deviation});
-  tensors.push_back(
-      {{module + ".biases", "BF16", groups}, SyntheticKind::biases, 2 * stream + 1, bits, deviation});
+  const Quantization quantization = converted_quantization(module, kQuantization);
+  const float deviation = deviation_of(spec.name, spec.shape.back());
+  std::vector<OutputTensor> outputs = affine_tensors(spec, quantization);
+  const auto add = [&](OutputTensor& output, SyntheticKind kind, std::uint64_t own_stream) {
+    tensors.push_back({std::move(output), kind, own_stream, quantization.bits, deviation});
+  };
+  add(outputs[0], SyntheticKind::codes, 2 * stream);
+  add(outputs[1], SyntheticKind::scales, 2 * stream + 1);
+  add(outputs[2], SyntheticKind::biases, 2 * stream + 1);
 }
 
 Json text_config(const model::Dimensions& dims, int end_of_text) {
@@ -125,18 +118,6 @@ Json text_config(const model::Dimensions& dims, int end_of_text) {
       {"use_cache", Json::boolean(true)},
       {"vocab_size", Json::integer(dims.vocabulary)},
   });
-}
-
-Json quantization(const model::Dimensions& dims) {
-  Json config = Json::object(
-      {{"group_size", Json::integer(kGroup)}, {"bits", Json::integer(4)}, {"mode", Json::string("affine")}});
-  for (int i = 0; i < dims.layer_count(); ++i) {
-    for (const char* const module : {"gate", "shared_expert_gate"}) {
-      config.set(fmt::format("language_model.model.layers.{}.mlp.{}", i, module),
-                 Json::object({{"group_size", Json::integer(kGroup)}, {"bits", Json::integer(8)}}));
-    }
-  }
-  return config;
 }
 
 }  // namespace
@@ -191,8 +172,8 @@ Json synthetic_config(const model::Dimensions& dims, int end_of_text) {
       {"model_type", Json::string("qwen3_5_moe")},
       {"tie_word_embeddings", Json::boolean(false)},
       {"text_config", text_config(dims, end_of_text)},
-      {"quantization", quantization(dims)},
-      {"quantization_config", quantization(dims)},
+      {"quantization", quantization_object(dims, kQuantization)},
+      {"quantization_config", quantization_object(dims, kQuantization)},
   });
 }
 

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <mutex>
 #include <utility>
 
 #include "checkpoint/output_file.hpp"
+#include "lily/error.hpp"
 #include "lily/json.hpp"
 
 namespace lily::checkpoint {
@@ -72,46 +72,6 @@ std::string header(const std::vector<OutputTensor>& tensors, const Shard& shard)
   return length + text;
 }
 
-// Adds up finished bytes over threads.
-class ProgressCounter {
- public:
-  ProgressCounter(const Progress& progress, std::uint64_t total) : progress_(progress), total_(total) {}
-
-  void add(std::uint64_t bytes) {
-    if (!progress_) return;
-    const std::lock_guard lock(mutex_);
-    done_ += bytes;
-    progress_("writing weights", done_, total_, "bytes");
-  }
-
- private:
-  const Progress& progress_;
-  std::uint64_t total_;
-  std::mutex mutex_;
-  std::uint64_t done_ = 0;
-};
-
-struct Piece {
-  std::size_t tensor = 0;
-  std::uint64_t offset = 0;    // in the tensor
-  std::uint64_t position = 0;  // in the file
-  std::size_t bytes = 0;
-};
-
-std::vector<Piece> pieces_of(const std::vector<OutputTensor>& tensors, const Shard& shard,
-                             std::uint64_t position) {
-  std::vector<Piece> pieces;
-  for (std::size_t i = shard.first; i < shard.last; ++i) {
-    const std::uint64_t bytes = tensors[i].bytes();
-    for (std::uint64_t offset = 0; offset < bytes; offset += kPieceBytes) {
-      pieces.push_back(
-          {i, offset, position + offset, static_cast<std::size_t>(std::min(kPieceBytes, bytes - offset))});
-    }
-    position += bytes;
-  }
-  return pieces;
-}
-
 void write_index(const std::filesystem::path& folder, const std::vector<OutputTensor>& tensors,
                  const std::vector<Shard>& shards, std::uint64_t total) {
   Json map = Json::object();
@@ -136,34 +96,103 @@ std::uint64_t OutputTensor::bytes() const {
   return bytes;
 }
 
+struct ShardWriter::Impl {
+  struct Place {
+    std::size_t shard = 0;
+    std::uint64_t position = 0;  // in the file
+  };
+
+  Impl(std::filesystem::path folder_path, std::vector<OutputTensor> listed, std::uint64_t shard_bytes,
+       Progress reported)
+      : folder(std::move(folder_path)),
+        tensors(std::move(listed)),
+        progress(std::move(reported)),
+        shards(plan_shards(tensors, shard_bytes)) {
+    for (std::size_t shard = 0; shard < shards.size(); ++shard) {
+      OutputFile& file = *files.emplace_back(std::make_unique<OutputFile>(folder / shards[shard].file));
+      const std::string head = header(tensors, shards[shard]);
+      file.write(0, std::as_bytes(std::span(head)));
+      std::uint64_t position = head.size();
+      for (std::size_t i = shards[shard].first; i < shards[shard].last; ++i) {
+        places.push_back({shard, position});
+        position += tensors[i].bytes();
+      }
+      missing.push_back(position - head.size());
+      total += missing.back();
+    }
+  }
+
+  // Whether the shard is complete now.
+  bool count(std::size_t shard, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex);
+    done += bytes;
+    missing[shard] -= bytes;
+    if (progress) progress("writing weights", done, total, "bytes");
+    return missing[shard] == 0;
+  }
+
+  std::filesystem::path folder;
+  std::vector<OutputTensor> tensors;
+  Progress progress;
+  std::vector<Shard> shards;
+  std::vector<std::unique_ptr<OutputFile>> files;  // by shard
+  std::vector<Place> places;                       // by tensor
+  std::uint64_t total = 0;
+
+  std::mutex mutex;  // guards what follows
+  std::uint64_t done = 0;
+  std::vector<std::uint64_t> missing;  // bytes by shard
+};
+
+ShardWriter::ShardWriter(std::filesystem::path folder, std::vector<OutputTensor> tensors,
+                         std::uint64_t shard_bytes, Progress progress)
+    : impl_(std::make_unique<Impl>(std::move(folder), std::move(tensors), shard_bytes, std::move(progress))) {
+}
+ShardWriter::~ShardWriter() = default;
+
+void ShardWriter::write(std::size_t tensor, std::uint64_t offset, std::span<const std::byte> bytes) {
+  const Impl::Place& place = impl_->places[tensor];
+  OutputFile& file = *impl_->files[place.shard];
+  file.write(place.position + offset, bytes);
+  if (impl_->count(place.shard, bytes.size())) file.finish();
+}
+
+void ShardWriter::finish() {
+  if (impl_->done != impl_->total) {
+    throw Error(ErrorKind::internal, fmt::format("{}: {} of {} bytes were written", impl_->folder.string(),
+                                                 impl_->done, impl_->total));
+  }
+  write_index(impl_->folder, impl_->tensors, impl_->shards, impl_->total);
+}
+
 void write_shards(const std::filesystem::path& folder, const std::vector<OutputTensor>& tensors,
                   std::uint64_t shard_bytes, const TensorFiller& fill, ThreadPool& threads,
                   const Progress& progress) {
-  std::uint64_t total = 0;
-  for (const OutputTensor& tensor : tensors) total += tensor.bytes();
-  ProgressCounter counter(progress, total);
+  struct Piece {
+    std::size_t tensor = 0;
+    std::uint64_t offset = 0;
+    std::size_t bytes = 0;
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::uint64_t bytes = tensors[i].bytes();
+    for (std::uint64_t offset = 0; offset < bytes; offset += kPieceBytes)
+      pieces.push_back({i, offset, static_cast<std::size_t>(std::min(kPieceBytes, bytes - offset))});
+  }
   std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(threads.size()),
                                               std::vector<std::byte>(static_cast<std::size_t>(kPieceBytes)));
-  const std::vector<Shard> shards = plan_shards(tensors, shard_bytes);
-  for (const Shard& shard : shards) {
-    OutputFile file(folder / shard.file);
-    const std::string head = header(tensors, shard);
-    file.write(0, std::as_bytes(std::span(head)));
-    const std::vector<Piece> pieces = pieces_of(tensors, shard, head.size());
-    threads.parallel_for(static_cast<std::int64_t>(pieces.size()), 1,
-                         [&](std::int64_t begin, std::int64_t end, int thread) {
-                           for (std::int64_t i = begin; i < end; ++i) {
-                             const Piece& piece = pieces[static_cast<std::size_t>(i)];
-                             const std::span<std::byte> out =
-                                 std::span(buffers[static_cast<std::size_t>(thread)]).first(piece.bytes);
-                             fill(piece.tensor, piece.offset, out);
-                             file.write(piece.position, out);
-                             counter.add(piece.bytes);
-                           }
-                         });
-    file.finish();
-  }
-  write_index(folder, tensors, shards, total);
+  ShardWriter writer(folder, tensors, shard_bytes, progress);
+  threads.parallel_for(static_cast<std::int64_t>(pieces.size()), 1,
+                       [&](std::int64_t begin, std::int64_t end, int thread) {
+                         for (std::int64_t i = begin; i < end; ++i) {
+                           const Piece& piece = pieces[static_cast<std::size_t>(i)];
+                           const std::span<std::byte> out =
+                               std::span(buffers[static_cast<std::size_t>(thread)]).first(piece.bytes);
+                           fill(piece.tensor, piece.offset, out);
+                           writer.write(piece.tensor, piece.offset, out);
+                         }
+                       });
+  writer.finish();
 }
 
 }  // namespace lily::checkpoint
