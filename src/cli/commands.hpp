@@ -14,6 +14,7 @@ void add_info(CLI::App& program);
 void add_bench(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_synth(CLI::App& program);
+void add_quantize(CLI::App& program);
 void add_tokenize(CLI::App& program);
 void add_render(CLI::App& program);
 void add_parse(CLI::App& program);

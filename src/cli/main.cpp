@@ -34,8 +34,9 @@ void describe(CLI::App& program) {
       "  lily info --model models/lily-mini\n"
       "Every command explains itself: lily COMMAND --help");
   namespace cli = lily::cli;
-  for (const auto add : {cli::add_serve, cli::add_chat, cli::add_run, cli::add_info, cli::add_bench,
-                         cli::add_eval, cli::add_synth, cli::add_tokenize, cli::add_render, cli::add_parse}) {
+  for (const auto add :
+       {cli::add_serve, cli::add_chat, cli::add_run, cli::add_info, cli::add_bench, cli::add_eval,
+        cli::add_synth, cli::add_quantize, cli::add_tokenize, cli::add_render, cli::add_parse}) {
     add(program);
   }
 }
