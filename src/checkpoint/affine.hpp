@@ -20,7 +20,7 @@ struct AffineGroup {
 
 // Encodes one group as MLX does on a CPU: the value of largest magnitude gets code 0 exactly, zero falls on a
 // code where it can, and codes are chosen with the unrounded scale and bias. `codes` receives one code per
-// value, not yet packed. Values must be finite.
+// value, not yet packed. Values must be finite, their number a multiple of 8.
 AffineGroup encode_affine_group(std::span<const float> values, int bits, std::span<std::uint8_t> codes);
 
 // Packs codes into bytes, lowest column in the lowest bits. codes.size() * bits must be 8 * out.size().
