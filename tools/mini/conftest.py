@@ -6,8 +6,6 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-pytest.importorskip("tokenizers", reason="the tests of tools/mini need tokenizers and jinja2")
-pytest.importorskip("jinja2", reason="the tests of tools/mini need tokenizers and jinja2")
 
 
 @pytest.fixture(scope="session")

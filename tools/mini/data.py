@@ -18,6 +18,7 @@ from grammar.mixture import TrainingStream
 LENGTHS = (128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288)
 BATCH_SLOTS = 49152
 WAITING_BATCHES = 60
+WAIT_SECONDS = 90  # without a batch for so long, the workers must have failed
 # The memory of a batch belongs to the copying stream, which would write the next one over it as soon as it is
 # free. The device has read a batch when the optimizer's settings are copied, once in at most two batches;
 # four are held.
@@ -97,7 +98,7 @@ class Loader:
 
     def next(self):
         """(ids, weights) whose copy is ordered before what the current stream does next."""
-        batch = self.ready.get()
+        batch = self.ready.get(timeout=WAIT_SECONDS)
         self.in_use.append(batch)
         ids, weights, copied, _ = batch
         if copied is not None:

@@ -4,10 +4,15 @@ import dataclasses
 import json
 import pathlib
 
-import held_out
-from conversations import ANSWER, DECISION, FORCED, OTHER, Renderer
-from grammar.conversation import Conversation, assistant, user
-from grammar.mixture import TrainingStream
+import pytest
+
+pytest.importorskip("tokenizers", reason="encoding needs tokenizers")
+pytest.importorskip("jinja2", reason="rendering needs jinja2")
+
+import held_out  # noqa: E402
+from conversations import ANSWER, DECISION, FORCED, OTHER, Renderer  # noqa: E402
+from grammar.conversation import Conversation, assistant, user  # noqa: E402
+from grammar.mixture import TrainingStream  # noqa: E402
 
 CASES = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "qwen3.6-chat-template-cases.json"
 
