@@ -68,6 +68,7 @@ class Terminal {
     const auto deadline = Clock::now() + std::chrono::seconds(60);
     while (read_some(deadline)) {
     }
+    if (Clock::now() >= deadline) kill(child_, SIGKILL);
     int status = 0;
     waitpid(child_, &status, 0);
     child_ = -1;
@@ -95,7 +96,6 @@ class Terminal {
 };
 
 constexpr std::string_view kControlC = "\x03";
-constexpr std::string_view kControlD = "\x04";
 constexpr std::string_view kBackspace = "\x7f";
 constexpr std::string_view kUp = "\x1b[A";
 
@@ -115,7 +115,7 @@ TEST(ChatTerminal, edits_the_line_and_recalls_it) {
   terminal.type("\r");
   EXPECT_TRUE(terminal.shows("tok/s")) << terminal.screen();
   ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
-  terminal.type(kControlD);
+  terminal.type("/quit\r");
   EXPECT_EQ(terminal.wait(), 0);
 }
 
