@@ -23,10 +23,11 @@ struct QuantizeReport {
 };
 
 // Proves the model as Engine::open does and streams it through: one piece of rows per thread is in memory, so
-// any size will do. The result depends on the model and the options only and equals what MLX-LM's converter
-// writes, tensor for tensor. The tokenizer, the template and the generation defaults are copied. Throws
-// Error: not_found, bad_input (the model, its values, the options, a folder in use), unsupported (already
-// quantized, another architecture), device (disk full; the output folder is taken back).
+// any size will do. The result depends on the model and the options only; for a bf16 model it equals what
+// MLX-LM's converter writes, tensor for tensor, and f32 weights are rounded to bf16 first. The tokenizer, the
+// template and the generation defaults are copied. Throws Error: not_found, bad_input (the model, its values,
+// the options, a folder in use), unsupported (already quantized, another architecture), device (disk full;
+// the output folder is taken back).
 QuantizeReport quantize(const QuantizeOptions& options);
 
 }  // namespace lily
