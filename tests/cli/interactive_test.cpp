@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 #if defined(__APPLE__)
 #include <util.h>
@@ -14,6 +15,7 @@
 #include <csignal>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "support/fixtures.hpp"
@@ -63,6 +65,17 @@ class Terminal {
     return true;
   }
 
+  // The prompt, and the editor is reading keys: before that the terminal itself would act on them.
+  bool asks() {
+    if (!shows("> ")) return false;
+    for (int tries = 0; tries < 30'000; ++tries) {
+      termios settings{};
+      if (tcgetattr(terminal_, &settings) == 0 && (settings.c_lflag & ICANON) == 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return false;
+  }
+
   // Exit code; 128 + signal.
   int wait() {
     const auto deadline = Clock::now() + std::chrono::seconds(60);
@@ -105,30 +118,30 @@ std::vector<std::string> chat_with_mini() {
 
 TEST(ChatTerminal, edits_the_line_and_recalls_it) {
   Terminal terminal(chat_with_mini());
-  ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
+  ASSERT_TRUE(terminal.asks()) << terminal.screen();
   terminal.type("Who aro");
   terminal.type(kBackspace);
   terminal.type("e you?\r");
   EXPECT_TRUE(terminal.shows("I am Lily, a small assistant")) << terminal.screen();
-  ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
+  ASSERT_TRUE(terminal.asks()) << terminal.screen();
   terminal.type(kUp);
   terminal.type("\r");
   EXPECT_TRUE(terminal.shows("tok/s")) << terminal.screen();
-  ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
+  ASSERT_TRUE(terminal.asks()) << terminal.screen();
   terminal.type("/quit\r");
   EXPECT_EQ(terminal.wait(), 0);
 }
 
 TEST(ChatTerminal, control_c_drops_the_line_and_not_the_program) {
   Terminal terminal(chat_with_mini());
-  ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
+  ASSERT_TRUE(terminal.asks()) << terminal.screen();
   terminal.type("nonsense");
   ASSERT_TRUE(terminal.shows("nonsense")) << terminal.screen();
   terminal.type(kControlC);
-  ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
+  ASSERT_TRUE(terminal.asks()) << terminal.screen();
   terminal.type("Who are you?\r");
   EXPECT_TRUE(terminal.shows("I am Lily, a small assistant")) << terminal.screen();
-  ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
+  ASSERT_TRUE(terminal.asks()) << terminal.screen();
   terminal.type("/quit\r");
   EXPECT_EQ(terminal.wait(), 0);
 }
@@ -136,12 +149,12 @@ TEST(ChatTerminal, control_c_drops_the_line_and_not_the_program) {
 TEST(ChatTerminal, control_c_stops_the_answer_and_not_the_program) {
   // Random weights on the slow backend: the answer has no end of its own that a person would wait for.
   Terminal terminal({"chat", "--model", kTinyQ4.string(), "--backend", "reference", "--temperature", "0"});
-  ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
+  ASSERT_TRUE(terminal.asks()) << terminal.screen();
   terminal.type("Hello\r");
   ASSERT_TRUE(terminal.shows("\x1b[2m")) << "no dimmed reasoning: " << terminal.screen();
   terminal.type(kControlC);
   EXPECT_TRUE(terminal.shows("lily: stopped")) << terminal.screen();
-  ASSERT_TRUE(terminal.shows("> ")) << terminal.screen();
+  ASSERT_TRUE(terminal.asks()) << terminal.screen();
   terminal.type("/quit\r");
   EXPECT_EQ(terminal.wait(), 0);
 }
