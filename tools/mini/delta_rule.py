@@ -1,4 +1,4 @@
-"""The gated delta rule in chunks: plain torch, and fla-core's kernels with one backward replaced."""
+"""The gated delta rule in chunks, in plain torch, and a part of its backward for fast_delta_rule.py."""
 
 import torch
 import torch.nn.functional as F
@@ -85,49 +85,3 @@ def chunk_gradients(q, k, v, d_output, state, d_state, log2_decay, d_value, scal
     d_decay = torch.cat([d_decay[..., :-1], d_decay[..., -1:] + d_last[..., None]], -1)
     d_q, d_k, d_w = (t.transpose(2, 3).reshape(batch, length, heads, -1) for t in (d_q, d_k, d_w))
     return d_q, d_k, d_w, d_decay.transpose(2, 3).reshape(batch, length, heads)
-
-
-def install_backward():
-    """Puts chunk_gradients in the place of fla-core 0.6.0's chunk_bwd_dqkwg, which it refuses to run on
-    Hopper with Triton 3.4 to 3.7.0 because that compiler gets it wrong."""
-    if chunk_gated_delta_rule is None:
-        raise RuntimeError(
-            "fla-core 0.6.0 cannot be imported; fetch_fla.sh gets it, run.sh puts it on the path"
-        )
-    compiled = torch.compile(chunk_gradients, dynamic=True)
-
-    def chunk_bwd_dqkwg(
-        q,
-        k,
-        v,
-        do,
-        h,
-        dh,
-        w=None,
-        g=None,
-        g_gamma=None,
-        dv=None,
-        scale=None,
-        state_v_first=False,
-        cu_seqlens=None,
-        chunk_size=CHUNK,
-        chunk_indices=None,
-    ):
-        if cu_seqlens is not None or state_v_first or k.shape[1] % chunk_size:
-            raise ValueError(
-                f"chunk_bwd_dqkwg: only whole chunks of {chunk_size} of equal rows, not {k.shape[1]} tokens"
-            )
-        repeat = v.shape[2] // k.shape[2]
-        wide_q, wide_k = (t.repeat_interleave(repeat, 2) for t in (q, k))
-        d_q, d_k, d_w, d_decay = compiled(wide_q, wide_k, v, do, h, dh, g, dv, scale, chunk_size)
-        if repeat > 1:
-            d_q, d_k = (t.view(*k.shape[:3], repeat, k.shape[3]).sum(3) for t in (d_q, d_k))
-        return d_q.to(q.dtype), d_k.to(k.dtype), d_w.to(k.dtype), d_decay
-
-    fla_chunk.chunk_bwd_dqkwg = chunk_bwd_dqkwg
-
-
-def fast_delta_rule(q, k, v, log_decay, beta):
-    """The same as delta_rule, on the GPU, for lengths that are whole chunks; k may have fewer heads than
-    v."""
-    return chunk_gated_delta_rule(q, k, v, log_decay, beta, scale=k.shape[-1] ** -0.5)[0]

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Gets fla-core 0.6.0 (MIT, pure Python and Triton), the delta rule's kernels, into an ignored folder of the build.
+# Gets fla-core (MIT, Python and Triton: the delta rule's kernels) and einops, which it imports, into an ignored folder.
 set -euo pipefail
 
-version="0.6.0"
+packages=("fla-core==0.6.0" "einops==0.8.1")
 folder="$(cd "$(dirname "$0")/../.." && pwd)/build/mini/fla"
 wheels="$(mktemp -d)"
 trap 'rm -rf "$wheels"' EXIT
 
-python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$wheels" "fla-core==$version"
+python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$wheels" "${packages[@]}"
 rm -rf "$folder"
 mkdir -p "$folder"
-python3 -m zipfile -e "$wheels"/*.whl "$folder"
-test -f "$folder/fla/ops/gated_delta_rule/chunk.py"
-echo "fla-core $version is in $folder"
+for wheel in "$wheels"/*.whl; do
+  python3 -m zipfile -e "$wheel" "$folder"
+done
+test -f "$folder/fla/ops/gated_delta_rule/chunk.py" && test -f "$folder/einops/__init__.py"
+echo "${packages[*]} in $folder"

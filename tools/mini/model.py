@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from architecture import EMBEDDING, FINAL_NORM, HEAD, layer_name
-from delta_rule import delta_rule, fast_delta_rule, install_backward
+from delta_rule import delta_rule
 from layers import attention_functions, delta_functions, head_function, norm
 
 
@@ -33,15 +33,17 @@ class Model:
     with fla-core: compiled parts and fused kernels."""
 
     def __init__(self, architecture, weights, fast):
-        self.architecture, self.weights, self.fast = architecture, weights, fast
+        self.architecture, self.weights, self.fast = architecture, weights, None
         compiled = (
             (lambda function: torch.compile(function, dynamic=False)) if fast else (lambda function: function)
         )
         self.delta_before, self.delta_after = map(compiled, delta_functions(architecture))
         self.attention_before, self.attention_after = map(compiled, attention_functions(architecture))
         self.head = compiled(head_function(architecture))
-        if fast:
-            install_backward()
+        if fast:  # its kernels can be imported on a GPU only
+            import fast_delta_rule
+
+            self.fast = fast_delta_rule
 
     def named(self, prefix, names):
         return [self.weights[prefix + name] for name in names]
@@ -104,8 +106,8 @@ class Model:
             )
         )
         q, k, v, log_decay, beta = (t.view(rows, -1, *t.shape[1:]) for t in (q, k, v, log_decay, beta))
-        if self.fast:
-            output = fast_delta_rule(q, k, v, log_decay, beta)
+        if self.fast is not None:
+            output = self.fast.fast_delta_rule(q, k, v, log_decay, beta)
         else:
             repeat = a.delta_value_heads // a.delta_key_heads
             output = delta_rule(
@@ -130,6 +132,12 @@ class Model:
             x, own_balance = mixer(layer, x, position, rows)
             balance = balance + own_balance
         return x, balance
+
+    def check_delta_rule(self):
+        """Compares the fused kernels with the plain form at this model's sizes; returns relative errors."""
+        a = self.architecture
+        repeat = a.delta_value_heads // a.delta_key_heads
+        return self.fast.check(a.delta_key_heads, repeat, a.delta_head_size, "cuda")
 
     def loss(self, ids, token_weights):
         """ids [rows, length + 1], token_weights [rows, length]: weighted loss, balance, loss and correctness

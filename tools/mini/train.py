@@ -178,6 +178,7 @@ class Trainer:
         torch.cuda.set_stream(torch.cuda.Stream())
         for quantized in (True, False):
             self.parameters.refresh(quantized)
+        self.log.say("delta rule, relative errors", json.dumps(self.model.check_delta_rule()))
         pool = torch.cuda.graph_pool_handle()
         batches = BatchGraphs(self.batch, self.parameters.gradients, self.sums.values, pool)
         for length in LENGTHS:
