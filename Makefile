@@ -8,7 +8,7 @@ help:
 	@echo "make build      build build/lily (Release)"
 	@echo "make demo       serve the small model, stream an answer and run a tool call against it"
 	@echo "make test       all tests but the long ones"
-	@echo "make test-long  the long tests"
+	@echo "make test-long  the long tests (installs their Python peers, some 350 MB, into build/)"
 	@echo "make test-asan  the tests under the address and undefined behaviour sanitizers"
 	@echo "make test-tsan  the tests under the thread sanitizer"
 	@echo "make bench      speed of the small model on this machine"
@@ -32,7 +32,9 @@ demo: configure
 test: setup build
 	@ctest --preset release --parallel $(JOBS)
 
-test-long: setup build
+test-long:
+	@tools/setup.sh --long-tests
+	@$(MAKE) --no-print-directory build
 	@ctest --preset long
 
 test-asan: setup

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Installs what Lily's build and demo need and this machine lacks, and with --tests what the tests and checks need
-# too; does nothing, quickly, when all of it is there. Debian and its relatives: packages by apt-get. macOS: names
+# Installs what Lily's build and demo need and this machine lacks, with --tests what the tests and checks need too,
+# and with --long-tests also the large peers of the long tests; does nothing, quickly, when all of it is there. Debian and its relatives: packages by apt-get. macOS: names
 # the Homebrew packages. Peers of the tests (Python packages, Node clients) go into build/, never into the system.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 with_tests=false
+with_long_tests=false
 case "${1:-}" in
   "") ;;
   --tests) with_tests=true ;;
-  *) echo "usage: tools/setup.sh [--tests]" >&2; exit 2 ;;
+  --long-tests) with_tests=true; with_long_tests=true ;;
+  *) echo "usage: tools/setup.sh [--tests | --long-tests]" >&2; exit 2 ;;
 esac
 
 # Compiler, build tools and libraries; jq and curl for the demo.
@@ -40,7 +42,7 @@ apt_install() {
 
 # Python packages of the tests, at fixed versions, in a virtual environment of the build folder.
 install_python_peers() {
-  local wanted=tools/requirements.txt environment=build/python
+  local wanted=$1 environment=$2
   cmp -s "$wanted" "$environment/installed.txt" && return 0
   echo "setup: Python peers of the tests into $environment"
   python3 -m venv "$environment" &&
@@ -81,6 +83,7 @@ else
   echo "setup: notice: neither Debian nor macOS; install by hand what README.md lists" >&2
 fi
 if $with_tests; then
-  install_python_peers
+  install_python_peers tools/requirements.txt build/python
   install_node_peers
 fi
+if $with_long_tests; then install_python_peers tools/requirements-long.txt build/python-long; fi

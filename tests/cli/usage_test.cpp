@@ -40,7 +40,7 @@ TEST_P(EveryCommand, is_listed_in_the_help_of_the_program) {
 
 INSTANTIATE_TEST_SUITE_P(Program, EveryCommand,
                          ::testing::Values("serve", "chat", "run", "info", "bench", "eval", "synth",
-                                           "tokenize", "render", "parse"),
+                                           "quantize", "tokenize", "render", "parse"),
                          [](const auto& command) { return std::string(command.param); });
 
 TEST(Program, prints_its_version) {
