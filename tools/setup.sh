@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Lily's build and demo need and this machine lacks, with --tests what the tests and checks need too,
-# and with --long-tests also the large peers of the long tests; does nothing, quickly, when all of it is there. Debian and its relatives: packages by apt-get. macOS: names
-# the Homebrew packages. Peers of the tests (Python packages, Node clients) go into build/, never into the system.
+# and with --long-tests also the large peers of the long tests; does nothing, quickly, when all of it is there.
+# Debian and its relatives: packages by apt-get. macOS: names the Homebrew packages. Peers of the tests (Python
+# packages, Node clients) go into build/, never into the system.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
