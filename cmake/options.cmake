@@ -30,7 +30,10 @@ target_compile_options(lily_warnings INTERFACE -Wall -Wextra -Wshadow -Wconversi
 
 # GCC 12 sees overlaps in `"text" + std::string` that are not there, and with sanitizers unset variables.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(lily_warnings INTERFACE -Wno-restrict $<$<BOOL:${LILY_SANITIZE}>:-Wno-maybe-uninitialized>)
+  target_compile_options(lily_warnings INTERFACE -Wno-restrict)
+  if(LILY_SANITIZE)
+    target_compile_options(lily_warnings INTERFACE -Wno-maybe-uninitialized)
+  endif()
 endif()
 
 if(LILY_SANITIZE)
