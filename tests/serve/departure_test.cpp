@@ -57,7 +57,8 @@ TEST_P(Departure, WhileQueuedLeavesTheQueue) {
   ASSERT_TRUE(eventually([&] { return server.engine.in_generate() == 2; }));
   second.close();
   EXPECT_TRUE(eventually([&] { return server.engine.in_generate() == 1; }, 500ms));
-  EXPECT_EQ(get(server.port(), "/health").at("active"), "1");
+  // The server counts a request as active until its own bookkeeping is done, just after the engine's.
+  EXPECT_TRUE(eventually([&] { return get(server.port(), "/health").at("active") == "1"; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Departure, testing::Bool(),
