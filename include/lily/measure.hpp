@@ -55,4 +55,30 @@ struct EvaluationRow {
 void evaluate(const EngineOptions& engine, const std::filesystem::path& golden,
               const std::function<void(const EvaluationRow&)>& row);
 
+struct TextOptions {
+  std::filesystem::path text;  // a file of UTF-8; control literals such as <|im_start|> are control tokens
+  int window = 0;              // tokens read from a fresh start at a time; 0: the default context
+  std::filesystem::path against{};  // a second checkpoint with the same tokens reads the text too
+  std::string against_backend = "auto";
+};
+
+// How well a checkpoint predicts a text. The first token of each window follows nothing and is not predicted;
+// windows do not overlap, so that the beginning of each is predicted from little.
+struct TextRow {
+  int windows = 0;
+  int tokens = 0;
+  int predicted = 0;
+  double bytes_per_token = 0;
+  double perplexity = 0;  // per token: exp of the mean negative log-likelihood
+  // Against the second checkpoint, over all positions; NaN when there is none.
+  double against_perplexity = 0;
+  double perplexity_ratio = 0;  // ours over the second's
+  double top1 = 0;              // share of positions with the same most likely token
+  double kl = 0;                // mean KL(second || ours), nats
+};
+
+// Throws as Engine::open does; bad_input when the text has no token to predict or the second checkpoint has
+// other tokens.
+TextRow evaluate_text(const EngineOptions& engine, const TextOptions& options);
+
 }  // namespace lily

@@ -77,14 +77,23 @@ Arguments& Arguments::one_of(const std::vector<std::string>& values) {
   return *this;
 }
 
-Arguments& Arguments::exactly_one(const std::string& first, const std::string& second) {
-  CLI::Option* one = command_->get_option(first);
-  CLI::Option* other = command_->get_option(second);
-  one->excludes(other);
-  command_->parse_complete_callback([one, other] {
-    if (one->count() + other->count() == 0) {
-      throw CLI::RequiredError(one->get_name() + " or " + other->get_name());
+Arguments& Arguments::only_with(const std::string& name) {
+  last_->needs(command_->get_option(name));
+  return *this;
+}
+
+Arguments& Arguments::exactly_one(const std::vector<std::string>& names) {
+  std::vector<CLI::Option*> options;
+  for (const std::string& name : names) {
+    CLI::Option* option = command_->get_option(name);
+    for (CLI::Option* other : options) option->excludes(other);
+    options.push_back(option);
+  }
+  command_->parse_complete_callback([options, names] {
+    for (const CLI::Option* option : options) {
+      if (option->count() > 0) return;
     }
+    throw CLI::RequiredError(CLI::detail::join(names, " or "));
   });
   return *this;
 }

@@ -13,8 +13,8 @@ class Option;
 
 namespace lily::cli {
 
-// Each call adds something and returns *this; required(), range() and one_of() speak of the option added
-// last. Help texts name the default, because the referred value is not printed.
+// Each call adds something and returns *this; required(), range(), one_of() and only_with() speak of the
+// option added last. Help texts name the default, because the referred value is not printed.
 class Arguments {
  public:
   // Adds a command to the program.
@@ -36,8 +36,10 @@ class Arguments {
   Arguments& required();
   Arguments& range(int low, int high);
   Arguments& one_of(const std::vector<std::string>& values);
-  // Exactly one of the two named options must be given.
-  Arguments& exactly_one(const std::string& first, const std::string& second);
+  // The option added last is refused without the one named.
+  Arguments& only_with(const std::string& name);
+  // Exactly one of the named options must be given.
+  Arguments& exactly_one(const std::vector<std::string>& names);
 
   // Heading for the options that follow in --help.
   Arguments& group(const std::string& name);

@@ -78,7 +78,7 @@ void add_tokenize(CLI::App& program) {
   Arguments(program, "tokenize", "Turn text into token ids, or back")
       .option("--model", flags->model, "Checkpoint folder", "DIR")
       .option("--tokenizer", flags->tokenizer, "A tokenizer.json alone", "FILE")
-      .exactly_one("--model", "--tokenizer")
+      .exactly_one({"--model", "--tokenizer"})
       .flag("--jsonl", flags->lines, "One JSON string a line in, one JSON array a line out")
       .flag("--no-special", flags->no_special, "Control literals such as <|im_end|> are plain text")
       .flag("--decode", flags->decode, "The other way: JSON arrays in, text out")
