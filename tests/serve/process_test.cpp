@@ -11,43 +11,13 @@
 
 #include "serve/http_client.hpp"
 #include "serve/process.hpp"
-#include "support/fixtures.hpp"
+#include "serve/running_server.hpp"
 
 namespace lily::serve_test {
 namespace {
 
 using ::testing::AnyOf;
 using ::testing::Optional;
-
-// Generous: sanitizers and a busy machine are slow to load.
-constexpr auto kStart = 20s;
-
-std::vector<std::string> serve_command(int port, std::vector<std::string> more = {}) {
-  std::vector<std::string> command = {
-      LILY_PROGRAM,         "serve",     "--model", testing::kTinyQ4.string(), "--port",
-      std::to_string(port), "--threads", "1"};
-  command.insert(command.end(), more.begin(), more.end());
-  return command;
-}
-
-// A server that is ready, on a port of its own choice when `port` is 0.
-class RunningServer {
- public:
-  explicit RunningServer(int wanted_port = 0, std::vector<std::string> more = {})
-      : process(serve_command(wanted_port, std::move(more))) {
-    if (!process.wait_for_error_text("ready", kStart)) return;
-    const std::string& log = process.error_text();
-    const std::size_t address = log.find("listening on http://");
-    port = std::stoi(log.substr(log.find(':', address + 20) + 1));
-    for (int tries = 0; tries < 200 && !ready; ++tries) {
-      ready = get(port, "/health").status == 200;  // "ready" is written just before requests are let in
-      if (!ready) std::this_thread::sleep_for(5ms);
-    }
-  }
-  Process process;
-  int port = 0;
-  bool ready = false;
-};
 
 constexpr const char* kEndless =
     R"({"messages": [{"role": "user", "content": "x"}], "stream": true, "ignore_eos": true, "max_tokens": 30000})";
