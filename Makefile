@@ -6,7 +6,7 @@ JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 help:
 	@echo "make setup      install what is missing for everything below (Debian packages, peers of the tests)"
 	@echo "make build      build build/lily (Release)"
-	@echo "make demo       serve the small model, stream an answer and run a tool call against it"
+	@echo "make demo       serve the small model and talk with it: a greeting, a document, a tool call, the speed"
 	@echo "make test       all tests but the long ones"
 	@echo "make test-long  the long tests (installs their Python peers, some 350 MB, into build/)"
 	@echo "make test-asan  the tests under the address and undefined behaviour sanitizers"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The demo: starts the server on a small model, streams an answer, completes a tool call, prints the speed and
-# stops the server. Ends non-zero when any of it failed.  usage: tools/demo.sh PROGRAM MODEL
+# The demo: starts the server on the small model, lets it greet and read a document in streams, completes a tool
+# call, prints the speed and stops the server. Ends non-zero when any of it failed.
+# usage: tools/demo.sh PROGRAM MODEL
 set -euo pipefail
 
 program="${1:?usage: tools/demo.sh PROGRAM MODEL}"
@@ -36,21 +37,36 @@ curl -fsS "$url/health" | jq -e '.status == "ok"' > /dev/null || fail "the serve
 name="$(curl -fsS "$url/v1/models" | jq -r '.data[0].id')"
 echo "$url serves $name"
 
-step "A streamed answer (each piece as it arrives)"
-request="$(jq -n --arg model "$name" '{model: $model, stream: true, temperature: 0, max_tokens: 200,
-  messages: [{role: "user", content: "Who are you?"}]}')"
-echo "user: Who are you?"
-printf 'lily: '
-answer=""
-while IFS= read -r line; do
-  [[ "$line" == "data: [DONE]" ]] && { answer+=" "; break; }
-  [[ "$line" == data:* ]] || continue
-  piece="$(jq -r '.choices[0].delta.content // empty' <<< "${line#data: }")"
-  printf '%s' "$piece"
-  answer+="$piece"
-done < <(curl -fsSN "$url/v1/chat/completions" -H 'Content-Type: application/json' -d "$request")
+# say WANTED TEXT [DOCUMENT]: prints each piece of the answer as it arrives; it must hold WANTED.
+say() {
+  local request answer="" line piece
+  echo "user: $2"
+  printf 'lily: '
+  request="$(jq -n --arg model "$name" --arg text "$2" --arg document "${3:-}" '{model: $model, stream: true,
+    temperature: 0, max_tokens: 200,
+    messages: [{role: "user", content: (if $document == "" then $text else $document + "\n\n" + $text end)}]}')"
+  while IFS= read -r line; do
+    [[ "$line" == "data: [DONE]" ]] && { answer+=" "; break; }
+    [[ "$line" == data:* ]] || continue
+    piece="$(jq -r '.choices[0].delta.content // empty' <<< "${line#data: }")"
+    printf '%s' "$piece"
+    answer+="$piece"
+  done < <(curl -fsSN "$url/v1/chat/completions" -H 'Content-Type: application/json' -d "$request")
+  echo
+  [[ "$answer" == *"$1"* ]] || fail "the streamed answer does not hold \"$1\": $answer"
+}
+
+step "Streamed answers"
+say "How can I help?" "Hello"
+say "Lily" "Who are you?"
+
+document="$(cat "$model/demo/library.txt")"
+step "A document: $model/demo/library.txt"
+echo "$document"
 echo
-[[ "$answer" == *Lily* ]] || fail "the streamed answer does not name Lily: $answer"
+say "B12" "What is the room of Tom Berg?" "$document"
+say "7731" "What is the code of the front door?" "$document"
+say "is not in the text" "What is the phone of Maria Lang?" "$document"
 
 step "A tool call"
 tools='[{"type": "function", "function": {"name": "find_contact",
@@ -79,5 +95,7 @@ answer="$(jq -r '.choices[0].message.content' <<< "$reply")"
 echo "lily: $answer"
 [[ "$answer" == *555-0142* ]] || fail "the answer does not use the tool's result: $answer"
 
-step "Speed"
+step "Speed (tokens a second)"
 "$program" bench --model "$model" --prompt 512 --decode 64
+
+printf '\nTalk with it yourself: %s chat --model %s\n' "$program" "$model"
