@@ -8,17 +8,19 @@
 
 namespace lily::testing {
 
-// Smallest share of right answers over the whole suite of a kind. The one place where bars stand.
+// Smallest share of right answers of a kind over the whole suite, and largest share of broken ones over all
+// kinds. The one place where bars stand.
 struct SuiteBar {
   const char* kind;
   double share;
 };
 inline constexpr SuiteBar kSuiteBars[] = {
-    {"one_call", 0.5},   {"reply", 0.5},        {"parallel_calls", 0.4}, {"chain", 0.7},
-    {"tool_error", 0.2}, {"no_tool_fits", 0.4}, {"fact_absent", 0.4},    {"fact_short", 0.6},
-    {"fact_long", 0.1},  {"json", 0.7},         {"arithmetic", 0.2},     {"lists", 0.1},
-    {"talk", 0.2},       {"off_grammar", 0.0},
+    {"one_call", 0.55},   {"reply", 0.78},        {"parallel_calls", 0.44}, {"chain", 0.44},
+    {"tool_error", 0.52}, {"no_tool_fits", 0.64}, {"fact_absent", 0.76},    {"fact_short", 0.75},
+    {"fact_long", 0.65},  {"json", 0.95},         {"arithmetic", 0.40},     {"lists", 0.22},
+    {"talk", 0.38},       {"off_grammar", 0.0},
 };
+inline constexpr double kMostBroken = 0.03;
 
 // The first `limit` tasks of each kind (0: all) by lily-mini; rows by kind.
 std::map<std::string, SuiteRow> answer_suite(int limit, int threads);
