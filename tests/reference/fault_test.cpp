@@ -44,7 +44,7 @@ class FaultTest : public ::testing::TestWithParam<Fault> {
  protected:
   SuiteRow run() {
     const auto engine = engine_with(GetParam());
-    const SuiteRow all = total(run_suite(*engine, short_tasks(*engine), kOptions, {}, {}));
+    SuiteRow all = total(run_suite(*engine, short_tasks(*engine), kOptions, {}, {}));
     RecordProperty("passed", all.passed);
     return all;
   }
