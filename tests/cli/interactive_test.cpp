@@ -31,6 +31,7 @@ class Terminal {
   explicit Terminal(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), LILY_PROGRAM);
     std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     child_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
