@@ -58,56 +58,97 @@ void store_kv(const KvView& kv, int head_dim, int position, const float* key, co
 LILY_INLINE F load_element(const std::uint16_t* p) { return Simd::load_half(p); }
 LILY_INLINE F load_element(const std::int8_t* p) { return Simd::load_int8(p); }
 
-// Scores of kHeads queries against 16 positions.
-template <int kHeads, class Element>
-LILY_INLINE void scores_of_block(const Element* keys, const float* key_scales, int head_dim,
-                                 const float* queries, float* scores, std::ptrdiff_t score_stride) {
-  F total[kHeads];
-  for (int h = 0; h < kHeads; ++h) total[h] = Simd::zero();
+// Register tiles of heads x blocks of 16 lanes: kAttentionTile accumulators hide the latency of the
+// multiply-adds, and each key, value and query element is loaded once for several of them.
+template <int kHeads>
+constexpr int kTileLanes = Simd::kAttentionTile / kHeads > 0 ? Simd::kAttentionTile / kHeads : 1;
+
+// Scores of kHeads queries against kBlocks x 16 positions.
+template <int kHeads, int kBlocks, class Element>
+LILY_INLINE void scores_of_blocks(const Element* keys, const float* key_scales, int head_dim,
+                                  const float* queries, float* scores) {
   constexpr bool kScaled = sizeof(Element) == 1;
+  const std::ptrdiff_t key_stride = static_cast<std::ptrdiff_t>(head_dim) * kLanes;
+  const std::ptrdiff_t scale_stride = key_stride / kGroup;
+  F total[kHeads][kBlocks];
+  for (int h = 0; h < kHeads; ++h) {
+    for (int b = 0; b < kBlocks; ++b) total[h][b] = Simd::zero();
+  }
   const int run = kScaled ? kGroup : head_dim;
   for (int start = 0; start < head_dim; start += run) {
-    F sum[kHeads];
-    for (int h = 0; h < kHeads; ++h) sum[h] = Simd::zero();
-    for (int d = start; d < start + run; ++d) {
-      const F k = load_element(keys + static_cast<std::ptrdiff_t>(d) * kLanes);
-#pragma GCC unroll 8
-      for (int h = 0; h < kHeads; ++h) sum[h] = Simd::fma(Simd::set1(queries[h * head_dim + d]), k, sum[h]);
+    F sum[kHeads][kBlocks];
+    for (int h = 0; h < kHeads; ++h) {
+      for (int b = 0; b < kBlocks; ++b) sum[h][b] = Simd::zero();
     }
-    if constexpr (kScaled) {
-      const F scale = Simd::load(key_scales + static_cast<std::ptrdiff_t>(start / kGroup) * kLanes);
-      for (int h = 0; h < kHeads; ++h) total[h] = Simd::fma(scale, sum[h], total[h]);
-    } else {
-      for (int h = 0; h < kHeads; ++h) total[h] = sum[h];
+    for (int d = start; d < start + run; ++d) {
+      F k[kBlocks];
+#pragma GCC unroll 16
+      for (int b = 0; b < kBlocks; ++b) {
+        k[b] = load_element(keys + b * key_stride + static_cast<std::ptrdiff_t>(d) * kLanes);
+      }
+#pragma GCC unroll 8
+      for (int h = 0; h < kHeads; ++h) {
+        const F q = Simd::set1(queries[static_cast<std::ptrdiff_t>(h) * head_dim + d]);
+#pragma GCC unroll 16
+        for (int b = 0; b < kBlocks; ++b) sum[h][b] = Simd::fma(q, k[b], sum[h][b]);
+      }
+    }
+    for (int b = 0; b < kBlocks; ++b) {
+      if constexpr (kScaled) {
+        const F scale =
+            Simd::load(key_scales + b * scale_stride + static_cast<std::ptrdiff_t>(start / kGroup) * kLanes);
+        for (int h = 0; h < kHeads; ++h) total[h][b] = Simd::fma(scale, sum[h][b], total[h][b]);
+      } else {
+        for (int h = 0; h < kHeads; ++h) total[h][b] = sum[h][b];
+      }
     }
   }
-  for (int h = 0; h < kHeads; ++h) Simd::store(scores + h * score_stride, total[h]);
+  for (int h = 0; h < kHeads; ++h) {
+    for (int b = 0; b < kBlocks; ++b) Simd::store(scores + h * kAttentionBlock + b * kLanes, total[h][b]);
+  }
 }
 
-// values = values * correction + sum of weights * V for kHeads heads and 16 dims.
-template <int kHeads, class Element>
+// out = out * correction + sum of weights * V for kHeads heads and kChunks x 16 dims.
+template <int kHeads, int kChunks, class Element>
 LILY_INLINE void weighted_values(const Element* values, int head_dim, int positions, const float* weights,
-                                 std::ptrdiff_t weight_stride, const float* corrections, float* out) {
-  F sum[kHeads];
+                                 const float* corrections, float* out) {
+  F sum[kHeads][kChunks];
   for (int h = 0; h < kHeads; ++h) {
-    sum[h] =
-        Simd::mul(Simd::set1(corrections[h]), Simd::load(out + static_cast<std::ptrdiff_t>(h) * head_dim));
+    const F correction = Simd::set1(corrections[h]);
+    for (int c = 0; c < kChunks; ++c) {
+      sum[h][c] =
+          Simd::mul(correction, Simd::load(out + static_cast<std::ptrdiff_t>(h) * head_dim + c * kLanes));
+    }
   }
   for (int s = 0; s < positions; ++s) {
-    const F v = load_element(values + static_cast<std::ptrdiff_t>(s) * head_dim);
+    F v[kChunks];
+#pragma GCC unroll 4
+    for (int c = 0; c < kChunks; ++c) {
+      v[c] = load_element(values + static_cast<std::ptrdiff_t>(s) * head_dim + c * kLanes);
+    }
 #pragma GCC unroll 8
-    for (int h = 0; h < kHeads; ++h)
-      sum[h] = Simd::fma(Simd::set1(weights[h * weight_stride + s]), v, sum[h]);
+    for (int h = 0; h < kHeads; ++h) {
+      const F weight = Simd::set1(weights[h * kAttentionBlock + s]);
+#pragma GCC unroll 4
+      for (int c = 0; c < kChunks; ++c) sum[h][c] = Simd::fma(weight, v[c], sum[h][c]);
+    }
   }
-  for (int h = 0; h < kHeads; ++h) Simd::store(out + static_cast<std::ptrdiff_t>(h) * head_dim, sum[h]);
+  for (int h = 0; h < kHeads; ++h) {
+    for (int c = 0; c < kChunks; ++c) {
+      Simd::store(out + static_cast<std::ptrdiff_t>(h) * head_dim + c * kLanes, sum[h][c]);
+    }
+  }
 }
 
-// Calls operation<kHeads>(first) so that all heads are covered by tiles of 8, 4 and 1.
+// Calls operation<kHeads>(first) so that all heads are covered by tiles of 8, 4, 2 and 1.
 template <class Operation>
 LILY_INLINE void for_head_tiles(int heads, Operation operation) {
   int h = 0;
-  for (; h + 8 <= heads; h += 8) operation.template operator()<8>(h);
+  if constexpr (Simd::kAttentionTile >= 8) {
+    for (; h + 8 <= heads; h += 8) operation.template operator()<8>(h);
+  }
   for (; h + 4 <= heads; h += 4) operation.template operator()<4>(h);
+  for (; h + 2 <= heads; h += 2) operation.template operator()<2>(h);
   for (; h < heads; ++h) operation.template operator()<1>(h);
 }
 
@@ -120,17 +161,21 @@ void attend_as(const KvView& kv, int head_dim, const float* queries, int heads, 
   alignas(64) float scaled[sizeof(Element) == 1 ? kMaximumHeads * kAttentionBlock : 1];
   float corrections[kMaximumHeads];
 
-  for (int s = 0; s < count; s += kLanes) {
-    const std::ptrdiff_t block = (begin + s) / kLanes;
-    const Element* keys = static_cast<const Element*>(kv.keys) + block * head_dim * kLanes;
-    const float* key_scales = sizeof(Element) == 1 ? kv.key_scales + block * groups * kLanes : nullptr;
-    for_head_tiles(heads, [&]<int kHeads>(int h) {
-      scores_of_block<kHeads>(keys, key_scales, head_dim, queries + static_cast<std::ptrdiff_t>(h) * head_dim,
-                              scores + h * kAttentionBlock + s, kAttentionBlock);
-    });
-  }
-
   const int padded = (count + kLanes - 1) / kLanes * kLanes;
+  for_head_tiles(heads, [&]<int kHeads>(int h) {
+    const auto score = [&]<int kBlocks>(int s) {
+      const std::ptrdiff_t block = (begin + s) / kLanes;
+      scores_of_blocks<kHeads, kBlocks>(
+          static_cast<const Element*>(kv.keys) + block * head_dim * kLanes,
+          sizeof(Element) == 1 ? kv.key_scales + block * groups * kLanes : nullptr, head_dim,
+          queries + static_cast<std::ptrdiff_t>(h) * head_dim, scores + h * kAttentionBlock + s);
+    };
+    constexpr int kBlocks = kTileLanes<kHeads>;
+    int s = 0;
+    for (; s + kBlocks * kLanes <= padded; s += kBlocks * kLanes) score.template operator()<kBlocks>(s);
+    for (; s < padded; s += kLanes) score.template operator()<1>(s);
+  });
+
   for (int h = 0; h < heads; ++h) {
     float* row = scores + h * kAttentionBlock;
     for (int s = count; s < padded; ++s) row[s] = -INFINITY;
@@ -161,15 +206,16 @@ void attend_as(const KvView& kv, int head_dim, const float* queries, int heads, 
       }
       weights = scaled;
     }
-    for (int d = g * kGroup; d < (g + 1) * kGroup; d += kLanes) {
-      const Element* values =
-          static_cast<const Element*>(kv.values) + static_cast<std::ptrdiff_t>(begin) * head_dim + d;
-      for_head_tiles(heads, [&]<int kHeads>(int h) {
-        weighted_values<kHeads>(values, head_dim, count, weights + h * kAttentionBlock, kAttentionBlock,
-                                corrections + h,
-                                state.values + static_cast<std::ptrdiff_t>(h) * head_dim + d);
-      });
-    }
+    for_head_tiles(heads, [&]<int kHeads>(int h) {
+      constexpr int kChunks = kTileLanes<kHeads> < kGroup / kLanes ? kTileLanes<kHeads> : kGroup / kLanes;
+      for (int d = g * kGroup; d < (g + 1) * kGroup; d += kChunks * kLanes) {
+        const Element* values =
+            static_cast<const Element*>(kv.values) + static_cast<std::ptrdiff_t>(begin) * head_dim + d;
+        weighted_values<kHeads, kChunks>(values, head_dim, count, weights + h * kAttentionBlock,
+                                         corrections + h,
+                                         state.values + static_cast<std::ptrdiff_t>(h) * head_dim + d);
+      }
+    });
   }
 }
 

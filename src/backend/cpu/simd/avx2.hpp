@@ -24,6 +24,7 @@ struct Simd {
   static constexpr bool kDotsNeedWidening = true;
   static constexpr int kChunkUnroll = 8;
   static constexpr int kTileBlocks = 1, kTileTokensFast = 3, kTileTokensExact = 1;
+  static constexpr int kAttentionTile = 4;  // accumulators of 16 lanes
 
   LILY_INLINE F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   LILY_INLINE F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

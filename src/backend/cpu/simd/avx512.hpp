@@ -21,6 +21,7 @@ struct Simd {
   // 12 float accumulators, 2 code registers and a broadcast fit the 32 registers.
   static constexpr int kChunkUnroll = 8;
   static constexpr int kTileBlocks = 2, kTileTokensFast = 6, kTileTokensExact = 3;
+  static constexpr int kAttentionTile = 16;  // accumulators of 16 lanes
 
   LILY_INLINE F zero() { return _mm512_setzero_ps(); }
   LILY_INLINE F set1(float x) { return _mm512_set1_ps(x); }

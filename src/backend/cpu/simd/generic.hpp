@@ -22,6 +22,7 @@ struct Simd {
   static constexpr bool kDotsNeedWidening = false;
   static constexpr int kChunkUnroll = 1;
   static constexpr int kTileBlocks = 1, kTileTokensFast = 1, kTileTokensExact = 1;
+  static constexpr int kAttentionTile = 4;  // accumulators of 16 lanes
 
   LILY_INLINE F zero() { return F{}; }
   LILY_INLINE F set1(float x) { return F{} + x; }

@@ -29,6 +29,7 @@ struct Simd {
   static constexpr bool kDotsNeedWidening = false;
   static constexpr int kChunkUnroll = 8;
   static constexpr int kTileBlocks = 1, kTileTokensFast = 3, kTileTokensExact = 1;
+  static constexpr int kAttentionTile = 4;  // accumulators of 16 lanes
 
   LILY_INLINE F zero() { return set1(0); }
   LILY_INLINE F set1(float x) {
