@@ -44,19 +44,26 @@ void wait_for_change(const std::atomic<T>& value, T old) {
 
 }  // namespace
 
+// A loop is announced, joined and closed in one word: the number of loops so far, whether the loop is open,
+// and how many workers are in it. A worker that the system has put aside is not waited for unless it has
+// joined: on a machine with other work the caller does the ranges itself instead of waiting out a time slice.
+constexpr std::uint32_t kWorkers = 0xffff;  // mask of the workers in the loop
+constexpr std::uint32_t kOpen = 0x10000;
+constexpr std::uint32_t kOneLoop = 0x20000;
+constexpr std::uint32_t loop_number(std::uint32_t state) { return state / kOneLoop; }
+
 struct ThreadPool::Impl {
   std::vector<std::jthread> workers;
-  bool stopping = false;  // published by `epoch`
+  std::atomic<bool> stopping{false};
 
-  // The loop in progress; written before `epoch` is raised, read after.
+  // The loop in progress; written while no worker is in it, read after joining.
   std::int64_t count = 0;
   std::int64_t grain = 1;
   void* context = nullptr;
   Function function = nullptr;
 
-  alignas(64) std::atomic<std::uint32_t> epoch{0};
+  alignas(64) std::atomic<std::uint32_t> state{0};
   alignas(64) std::atomic<std::int64_t> next{0};
-  alignas(64) std::atomic<std::uint32_t> busy_workers{0};
   std::mutex failure_mutex;
   std::exception_ptr failure;
 
@@ -75,13 +82,18 @@ struct ThreadPool::Impl {
   }
 
   void work(int thread) {
-    std::uint32_t seen = 0;
-    for (;;) {
-      wait_for_change(epoch, seen);
-      seen = epoch.load(std::memory_order_acquire);
-      if (stopping) return;
+    std::uint32_t last_loop = 0;
+    while (!stopping.load(std::memory_order_acquire)) {
+      std::uint32_t now = state.load(std::memory_order_acquire);
+      if ((now & kOpen) == 0 || loop_number(now) == last_loop) {
+        wait_for_change(state, now);
+        continue;
+      }
+      if (!state.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) continue;
+      last_loop = loop_number(now);
       take_ranges(thread);
-      if (busy_workers.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_workers.notify_one();
+      const std::uint32_t left = state.fetch_sub(1, std::memory_order_acq_rel) - 1;
+      if ((left & (kOpen | kWorkers)) == 0) state.notify_all();
     }
   }
 };
@@ -91,9 +103,9 @@ ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
 }
 
 ThreadPool::~ThreadPool() {
-  impl_->stopping = true;
-  impl_->epoch.fetch_add(1, std::memory_order_release);
-  impl_->epoch.notify_all();
+  impl_->stopping.store(true, std::memory_order_release);
+  impl_->state.fetch_add(kOneLoop, std::memory_order_release);
+  impl_->state.notify_all();
   impl_->workers.clear();  // joins
 }
 
@@ -113,14 +125,14 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, void* context, Func
   pool.function = function;
   pool.failure = nullptr;
   pool.next.store(0, std::memory_order_relaxed);
-  pool.busy_workers.store(static_cast<std::uint32_t>(pool.workers.size()), std::memory_order_relaxed);
-  pool.epoch.fetch_add(1, std::memory_order_release);
-  pool.epoch.notify_all();
+  pool.state.fetch_add(kOneLoop | kOpen, std::memory_order_release);
+  pool.state.notify_all();
 
   pool.take_ranges(0);
-  for (auto busy = pool.busy_workers.load(std::memory_order_acquire); busy != 0;
-       busy = pool.busy_workers.load(std::memory_order_acquire)) {
-    wait_for_change(pool.busy_workers, busy);
+  std::uint32_t now = pool.state.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
+  while ((now & kWorkers) != 0) {
+    wait_for_change(pool.state, now);
+    now = pool.state.load(std::memory_order_acquire);
   }
   if (pool.failure) std::rethrow_exception(pool.failure);
 }

@@ -1,0 +1,93 @@
+// Parallel loops: every index once, errors reach the caller, idle threads use no processor time.
+#include "base/thread_pool.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace lily {
+namespace {
+
+TEST(ThreadPool, VisitsEveryIndexOnceInPiecesOfTheGrain) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.size(), threads);
+    for (const std::int64_t count : {0, 1, 2, 63, 64, 65, 1000}) {
+      for (const std::int64_t grain : {1, 7, 64, 5000}) {
+        std::vector<std::atomic<int>> visits(static_cast<std::size_t>(count));
+        pool.parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end, int thread) {
+          EXPECT_GE(thread, 0);
+          EXPECT_LT(thread, threads);
+          EXPECT_LE(end - begin, std::max<std::int64_t>(grain, threads == 1 ? count : 0));
+          for (std::int64_t i = begin; i < end; ++i) ++visits[static_cast<std::size_t>(i)];
+        });
+        for (const std::atomic<int>& visit : visits) ASSERT_EQ(visit, 1) << count << " by " << grain;
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, WhatABodyWroteIsThereAfterwards) {
+  ThreadPool pool(4);
+  std::vector<int> values(64);
+  for (int round = 1; round <= 20000; ++round) {
+    pool.parallel_for(64, 1, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) values[static_cast<std::size_t>(i)] += round;
+    });
+  }
+  for (const int value : values) EXPECT_EQ(value, 20000 * 20001 / 2);
+}
+
+TEST(ThreadPool, TheFirstErrorReachesTheCallerAndThePoolGoesOn) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 100; ++round) {
+    EXPECT_THROW(pool.parallel_for(100, 1,
+                                   [](std::int64_t begin, std::int64_t, int) {
+                                     if (begin == 42) throw std::runtime_error("the 42nd");
+                                   }),
+                 std::runtime_error);
+    std::atomic<int> visits{0};
+    pool.parallel_for(100, 1, [&](std::int64_t, std::int64_t, int) { ++visits; });
+    EXPECT_EQ(visits, 100);
+  }
+}
+
+TEST(ThreadPool, SeveralThreadsTakePart) {
+  ThreadPool pool(3);
+  std::mutex mutex;
+  std::set<int> seen;
+  pool.parallel_for(3, 1, [&](std::int64_t, std::int64_t, int thread) {
+    {
+      const std::lock_guard lock(mutex);
+      seen.insert(thread);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  });
+  EXPECT_GT(seen.size(), 1U);
+}
+
+double processor_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+TEST(ThreadPool, IdleThreadsSleep) {
+  ThreadPool pool(8);
+  pool.parallel_for(64, 1, [](std::int64_t, std::int64_t, int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const double before = processor_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(processor_seconds() - before, 0.05);
+}
+
+}  // namespace
+}  // namespace lily
