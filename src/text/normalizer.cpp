@@ -52,8 +52,8 @@ std::vector<std::uint8_t> make_quick_check() {
 }
 
 const std::uint8_t* quick_check() {
-  static const std::vector<std::uint8_t> table = make_quick_check();
-  return table.data();
+  static const std::vector<std::uint8_t> kTable = make_quick_check();
+  return kTable.data();
 }
 
 // Appends the NFC of a stretch that stands between two characters that join nothing before them. utf8proc's

@@ -148,6 +148,7 @@ TEST_F(Limits, BodiesThatStopComingAreGivenUp) {
 
 TEST_F(Limits, ManyIdleConnectionsKeepNobodyOut) {
   std::vector<HttpClient> idle;
+  idle.reserve(90);
   for (int i = 0; i < 90; ++i) idle.emplace_back(server.port());
   const auto start = Clock::now();
   EXPECT_EQ(get(server.port(), "/health").status, 200);
