@@ -41,9 +41,9 @@ template Arguments& Arguments::option(const std::string&, std::optional<int>&, c
 template Arguments& Arguments::option(const std::string&, std::optional<std::uint64_t>&, const std::string&,
                                       const std::string&);
 
-Arguments& Arguments::option(const std::string& name, std::function<void(const std::string&)> take,
+Arguments& Arguments::option(const std::string& name, const std::function<void(const std::string&)>& take,
                              const std::string& help, const std::string& type) {
-  return added(command_->add_option_function<std::string>(name, std::move(take), help), type);
+  return added(command_->add_option_function<std::string>(name, take, help), type);
 }
 
 Arguments& Arguments::flag(const std::string& name, bool& value, const std::string& help) {

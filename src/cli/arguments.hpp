@@ -24,7 +24,7 @@ class Arguments {
   // A name without dashes is positional. `value` must outlive the command's run.
   template <typename T>
   Arguments& option(const std::string& name, T& value, const std::string& help, const std::string& type = "");
-  Arguments& option(const std::string& name, std::function<void(const std::string&)> take,
+  Arguments& option(const std::string& name, const std::function<void(const std::string&)>& take,
                     const std::string& help, const std::string& type = "");
   Arguments& flag(const std::string& name, bool& value, const std::string& help);
   // --name 1,2,3
