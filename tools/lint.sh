@@ -26,7 +26,7 @@ for file in "${!compiled[@]}"; do add "$file"; done
 export deadline=$(($(date +%s) + seconds))
 check() {
   if (($(date +%s) >= deadline)); then echo "lint: not checked, time is up: $1"; return; fi
-  clang-tidy -p build --quiet --extra-arg=-Wno-unknown-warning-option "$1" 2> >(grep -v 'warnings\? generated\|^Suppressed\|^Use -header-filter' >&2)
+  clang-tidy -p build --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-error "$1" 2> >(grep -v 'warnings\? generated\|^Suppressed\|^Use -header-filter' >&2)
 }
 export -f check
 printf '%s\0' "${files[@]}" | xargs -0 -P "$(getconf _NPROCESSORS_ONLN)" -n 1 bash -c 'check "$0"'

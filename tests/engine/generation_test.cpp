@@ -17,7 +17,6 @@ using testing::ask;
 using testing::continue_text;
 using testing::ids_of;
 using testing::make_scripted_engine;
-using testing::Script;
 using testing::ScriptLog;
 
 std::vector<TokenId> script_of(const std::string& text) { return ids_of(text); }
