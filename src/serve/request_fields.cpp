@@ -66,8 +66,8 @@ constexpr std::array<std::string_view, 4> kUnsupported = {"audio", "function_cal
 constexpr std::size_t kNamesShown = 5;
 constexpr std::size_t kNameShown = 30;
 
-template <std::size_t n>
-bool contains(const std::array<std::string_view, n>& names, std::string_view name) {
+template <std::size_t kCount>
+bool contains(const std::array<std::string_view, kCount>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 

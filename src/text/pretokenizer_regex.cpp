@@ -16,11 +16,11 @@ constexpr std::uint32_t kMatchLimit = 50'000'000;
 constexpr std::size_t kJitStackBytes = 8U << 20;
 constexpr std::size_t kJitStackStartBytes = 64U << 10;
 
-template <auto free_function>
+template <auto kFree>
 struct Free {
   template <typename T>
   void operator()(T* pointer) const {
-    free_function(pointer);
+    kFree(pointer);
   }
 };
 using Code = std::unique_ptr<pcre2_code, Free<pcre2_code_free>>;

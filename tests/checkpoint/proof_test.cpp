@@ -259,7 +259,8 @@ TEST_P(GroupSizes, AreReadByTheirOwnPair) {
   EXPECT_EQ(matrix.group_size, group);
   const std::vector<float> values = row(*checkpoint, matrix, 0, 5);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    EXPECT_EQ(values[i], -1.5F + static_cast<float>(i / static_cast<std::size_t>(group)));
+    const std::size_t group_of_value = i / static_cast<std::size_t>(group);
+    EXPECT_EQ(values[i], -1.5F + static_cast<float>(group_of_value));
   }
 }
 
