@@ -6,7 +6,9 @@
 
 #include "lily/error.hpp"
 
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #elif defined(__aarch64__) && defined(__APPLE__)
@@ -17,7 +19,13 @@ namespace lily::cpu {
 
 namespace {
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+// Not every compiler's __builtin_cpu_supports knows f16c.
+bool has_half_conversion() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#elif defined(__aarch64__)
 bool has_dot_product() {
 #if defined(__linux__)
   return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
@@ -36,7 +44,7 @@ bool has_dot_product() {
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> tables = {&generic_kernels()};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_half_conversion()) {
     tables.push_back(&avx2_kernels());
   }
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
