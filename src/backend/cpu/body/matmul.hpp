@@ -38,7 +38,9 @@ void quantize(const float* x, int columns, const ActivationRow& row) {
     const float inverse = magnitude > 1e-30F ? limit / magnitude : 0.0F;
     I total = Simd::izero();
     for (int i = 0; i < 4; ++i) {
-      const I code = Simd::round(Simd::mul(v[i], Simd::set1(inverse)));
+      // The limit comes second: it replaces a NaN, so that sums of codes stay in range; the scale carries the
+      // NaN.
+      const I code = Simd::round(Simd::max(Simd::mul(v[i], Simd::set1(inverse)), Simd::set1(-limit)));
       total = Simd::iadd(total, code);
       const int at = g * kGroup + i * kLanes;
       if (exact) {
