@@ -24,7 +24,7 @@ def layer_of(include: str) -> str:
 
 def faults(root: pathlib.Path):
     """Yields (file, include, reason) for every include that points up or sideways."""
-    for path in sorted(root.glob("src/**/*.[ch]pp")):
+    for path in sorted([*root.glob("src/**/*.[ch]pp"), *root.glob("src/**/*.h")]):
         own = path.relative_to(root / "src").parts[0]
         if own not in ALLOWED:
             yield path, "", f"src/{own} is no layer of tools/check_layers.py"
@@ -41,7 +41,7 @@ def faults(root: pathlib.Path):
 
 def main() -> int:
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    files = len(list(root.glob("src/**/*.[ch]pp")))
+    files = len([*root.glob("src/**/*.[ch]pp"), *root.glob("src/**/*.h")])
     if files == 0:
         print(f"layers: no sources under {root}/src")
         return 2

@@ -1,0 +1,34 @@
+// The kernel dialect: one of three headers that define the same names for the metal compiler, nvcc and host
+// compilers.
+//
+//   GPU_KERNEL(K) { .. }   the kernel of argument struct K; in the body `a` is the K, `s` its K::Shared in
+//   threadgroup
+//                          memory, `t` the Thread
+//   GPU_FN                 a function that kernels call
+//   GPU_UNROLL             before a loop that indexes an array of registers
+//   GPU_TABLE              a constant table
+//
+//   group_barrier simd_sync                              all threads of the threadgroup / simdgroup meet
+//   simd_sum simd_max simd_min                           over the 32 lanes, float, uint and int
+//   simd_shuffle simd_shuffle_xor simd_broadcast         another lane's value
+//   simd_prefix_exclusive_sum simd_mask                  over uint, over bool
+//   load16 store16 load4 store4                          16 bytes, aligned to 16
+//   bf16_lo bf16_hi bf16_pack half_pack as_type          bits
+//   atomic_add atomic_get atomic_set                     relaxed
+//   wait_for_previous allow_next                         overlap.h: overlap with the neighbouring dispatches
+//
+// All 32 lanes call a simd function together, all threads a barrier. No lambdas, swizzles, doubles, recursion
+// or globals; braces build vectors. docs/adding-a-kernel.md tells which rule is checked by what.
+#pragma once
+
+#include "backend/gpu/dialect/types.h"
+
+#if defined(__METAL_VERSION__)
+#include "backend/gpu/dialect/metal.h"
+#elif defined(__CUDACC__)
+#include "backend/gpu/dialect/cuda.h"
+#else
+#include "backend/gpu/dialect/emulator.h"
+#endif
+#include "backend/gpu/dialect/math.h"
+#include "backend/gpu/dialect/overlap.h"

@@ -1,0 +1,24 @@
+// Arithmetic that every branch of the dialect has in the same form.
+#pragma once
+
+namespace lily::gpu {
+
+#if !defined(__METAL_VERSION__)  // MSL has these built in
+GPU_FN float4 operator+(float4 a, float4 b) { return float4{a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+GPU_FN float4 operator-(float4 a, float4 b) { return float4{a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w}; }
+GPU_FN float4 operator*(float4 a, float4 b) { return float4{a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w}; }
+GPU_FN float4 operator*(float4 a, float b) { return float4{a.x * b, a.y * b, a.z * b, a.w * b}; }
+GPU_FN float dot(float4 a, float4 b) { return (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w); }
+#endif
+
+GPU_FN float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+GPU_FN float silu(float x) { return x / (1.0f + exp(-x)); }
+// log(1 + exp(x)) without overflow and without losing small exp(x): log1p(y) = y log(u) / (u - 1), u = 1 + y.
+GPU_FN float softplus(float x) {
+  if (x > 20.0f) return x;
+  float y = exp(x);
+  float u = 1.0f + y;
+  return u == 1.0f ? y : log(u) * (y / (u - 1.0f));
+}
+
+}  // namespace lily::gpu

@@ -1,0 +1,280 @@
+// The emulator: the scheduler of one threadgroup's fibers, and the faults it finds.
+#include "backend/gpu/emulator/emulator.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/gpu/emulator/fiber.hpp"
+#include "backend/gpu/emulator/lanes.hpp"
+#include "base/huge_buffer.hpp"
+#include "lily/error.hpp"
+
+namespace lily::gpu::emulator {
+
+namespace {
+
+constexpr uint kMaxThreads = 1024;
+constexpr std::size_t kMaxSharedBytes = 32768;
+constexpr std::size_t kStackBytes = 64 << 10;
+// Stacks 64 KiB apart would all fall into one set of the first-level cache, which costs a factor of two.
+constexpr std::size_t kStagger = 320;
+
+enum class State : unsigned char { ready, at_simd_function, at_barrier, returned };
+
+struct EmulatedThread : Lane {
+  Fiber fiber;
+  State state = State::ready;
+  Place place{};
+  uint index = 0;
+};
+
+// Stacks of one worker; pages are taken as fibers touch them.
+std::byte* worker_stacks() {
+  static thread_local const HugeBuffer kMemory((kMaxThreads + 1) * kStackBytes, "stacks of the emulator");
+  return kMemory.data() + kStackBytes;
+}
+
+class Threadgroup {
+ public:
+  Threadgroup(const Kernel& kernel, const void* arguments, LaneOrder order)
+      : kernel_(kernel),
+        arguments_(arguments),
+        order_(order),
+        threads_(kernel.threads),
+        simdgroups_(kernel.threads / kLanes),
+        memory_(kernel.shared_bytes + kAlignment) {
+    for (uint i = 0; i < kernel.threads; ++i) {
+      threads_[i].index = i;
+      threads_[i].id = i % kLanes;
+      threads_[i].simdgroup = &simdgroups_[i / kLanes];
+    }
+    void* start = memory_.data();
+    std::size_t room = memory_.size();
+    shared_ = std::align(kAlignment, kernel.shared_bytes, start, room);
+    scheduler_.adopt_thread();
+  }
+
+  // Runs one threadgroup to its end.
+  void run(uint3 group);
+
+  const Statistics& statistics() const { return statistics_; }
+
+  // Called on a fiber: waits, in the given state.
+  void leave(EmulatedThread& thread, State state, Place place);
+  [[noreturn]] void fault(EmulatedThread& thread, const char* message);
+
+ private:
+  static constexpr std::size_t kAlignment = 16;
+
+  static void fiber_entry();
+  void resume(EmulatedThread& thread);
+  // Runs one simdgroup until all its lanes wait at one barrier or have returned.
+  void advance(uint simdgroup);
+  uint nth(uint i, uint count, uint start) const;
+  uint next_random();
+  void require_together(uint first, uint count) const;
+
+  const Kernel& kernel_;
+  const void* arguments_;
+  LaneOrder order_;
+  std::vector<EmulatedThread> threads_;
+  std::vector<Simdgroup> simdgroups_;
+  std::vector<std::byte> memory_;
+  void* shared_ = nullptr;
+  Fiber scheduler_;
+  uint3 group_{};
+  std::string fault_;
+  Statistics statistics_;
+  std::uint64_t random_ = 88172645463325252U;
+};
+
+thread_local Threadgroup* current_group = nullptr;
+
+EmulatedThread& current_thread() { return *static_cast<EmulatedThread*>(current_lane); }
+
+void Threadgroup::fiber_entry() {
+  Threadgroup& group = *current_group;
+  Fiber::entered(group.scheduler_);
+  EmulatedThread& thread = current_thread();
+  group.kernel_.entry(group.arguments_, group.shared_,
+                      Thread{group.group_, thread.index, thread.id, thread.index / kLanes});
+  thread.state = State::returned;
+  thread.place = {};
+  thread.fiber.switch_to(group.scheduler_, true);
+}
+
+void Threadgroup::leave(EmulatedThread& thread, State state, Place place) {
+  thread.state = state;
+  thread.place = place;
+  thread.fiber.switch_to(scheduler_);
+}
+
+void Threadgroup::fault(EmulatedThread& thread, const char* message) {
+  fault_ = fmt::format("kernel {}, threadgroup ({}, {}, {}), thread {}: {}", kernel_.name, group_.x, group_.y,
+                       group_.z, thread.index, message);
+  for (;;) thread.fiber.switch_to(scheduler_, true);  // the scheduler throws and never comes back
+}
+
+void Threadgroup::resume(EmulatedThread& thread) {
+  current_lane = &thread;
+  ++statistics_.switches;
+  scheduler_.switch_to(thread.fiber);
+  if (!fault_.empty()) throw Error(ErrorKind::internal, fault_);
+}
+
+uint Threadgroup::next_random() {
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  return static_cast<uint>(random_ >> 40);
+}
+
+// The i-th of `count` in this run's order; `count` is a power of two, so the shuffled walk meets each once.
+uint Threadgroup::nth(uint i, uint count, uint start) const {
+  switch (order_) {
+    case LaneOrder::forward:
+      return i;
+    case LaneOrder::backward:
+      return count - 1 - i;
+    case LaneOrder::shuffled:
+      return (i * 13 + start) & (count - 1);
+  }
+  return i;
+}
+
+std::string describe(const EmulatedThread& thread) {
+  const auto at = [&](const char* what) {
+    return fmt::format("{} {}:{}", what, thread.place.file, thread.place.line);
+  };
+  switch (thread.state) {
+    case State::ready:
+      return "running";
+    case State::at_simd_function:
+      return at("at the simd function of");
+    case State::at_barrier:
+      return at("at the barrier of");
+    case State::returned:
+      return "returned";
+  }
+  return {};
+}
+
+void Threadgroup::require_together(uint first, uint count) const {
+  const auto same = [](const EmulatedThread& a, const EmulatedThread& b) {
+    return a.state == b.state && a.place.file == b.place.file && a.place.line == b.place.line;
+  };
+  uint end = first + count, i = first + 1;
+  while (i < end && same(threads_[i], threads_[first])) ++i;
+  if (i == end) return;
+  std::string message = fmt::format("kernel {}, threadgroup ({}, {}, {}): threads part ways:", kernel_.name,
+                                    group_.x, group_.y, group_.z);
+  for (i = first; i < end;) {
+    uint j = i + 1;
+    while (j < end && same(threads_[j], threads_[i])) ++j;
+    message += fmt::format(" {} to {} {};", i, j - 1, describe(threads_[i]));
+    i = j;
+  }
+  message.back() = '.';
+  throw Error(ErrorKind::internal, message);
+}
+
+void Threadgroup::advance(uint simdgroup) {
+  EmulatedThread* lanes = &threads_[simdgroup * kLanes];
+  for (;;) {
+    const uint start = next_random();
+    for (uint i = 0; i < kLanes; ++i) {
+      EmulatedThread& thread = lanes[nth(i, kLanes, start)];
+      if (thread.state == State::ready) resume(thread);
+    }
+    require_together(simdgroup * kLanes, kLanes);
+    if (lanes[0].state != State::at_simd_function) return;
+    ++statistics_.meetings;
+    simdgroups_[simdgroup].reduced[lanes[0].phase] = false;
+    for (uint i = 0; i < kLanes; ++i) lanes[i].state = State::ready;
+  }
+}
+
+void Threadgroup::run(uint3 group) {
+  group_ = group;
+  current_group = this;
+  std::memset(shared_, 0xff, kernel_.shared_bytes);  // NaN, so that reads before writes show
+  std::byte* stacks = worker_stacks();
+  for (EmulatedThread& thread : threads_) {
+    std::byte* stack = stacks + thread.index * kStackBytes - (thread.index * kStagger) % 4096 / 64 * 64;
+    thread.fiber.prepare(stack, kStackBytes - 4096, fiber_entry);
+    thread.state = State::ready;
+    thread.phase = 0;
+  }
+  const uint simdgroups = kernel_.threads / kLanes;
+  uint power = 1;
+  while (power < simdgroups) power *= 2;
+  ++statistics_.threadgroups;
+  for (;;) {
+    const uint start = next_random();
+    for (uint i = 0; i < power; ++i) {
+      const uint simdgroup = nth(i, power, start);
+      if (simdgroup < simdgroups) advance(simdgroup);
+    }
+    require_together(0, kernel_.threads);
+    if (threads_[0].state == State::returned) return;
+    ++statistics_.meetings;
+    for (EmulatedThread& thread : threads_) thread.state = State::ready;
+  }
+}
+
+void check_limits(const Kernel& kernel) {
+  if (kernel.threads == 0 || kernel.threads % kLanes != 0 || kernel.threads > kMaxThreads) {
+    throw Error(ErrorKind::internal, fmt::format("kernel {}: {} threads, need a multiple of {} up to {}",
+                                                 kernel.name, kernel.threads, kLanes, kMaxThreads));
+  }
+  if (kernel.shared_bytes > kMaxSharedBytes) {
+    throw Error(ErrorKind::internal, fmt::format("kernel {}: {} bytes of threadgroup memory, at most {}",
+                                                 kernel.name, kernel.shared_bytes, kMaxSharedBytes));
+  }
+}
+
+}  // namespace
+
+thread_local Lane* current_lane = nullptr;
+
+void meet(Place place) { current_group->leave(current_thread(), State::at_simd_function, place); }
+void group_barrier(Place place) { current_group->leave(current_thread(), State::at_barrier, place); }
+void fault(const char* message) { current_group->fault(current_thread(), message); }
+
+Statistics run(const Kernel& kernel, const void* arguments, Grid grid, LaneOrder order, ThreadPool* pool) {
+  check_limits(kernel);
+  const std::int64_t total = static_cast<std::int64_t>(grid.x) * grid.y * grid.z;
+  const auto run_range = [&](std::int64_t begin, std::int64_t end) {
+    Threadgroup group(kernel, arguments, order);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto at = static_cast<std::uint64_t>(order == LaneOrder::backward ? total - 1 - i : i);
+      group.run({static_cast<uint>(at % grid.x), static_cast<uint>(at / grid.x % grid.y),
+                 static_cast<uint>(at / grid.x / grid.y)});
+    }
+    return group.statistics();
+  };
+  if (pool == nullptr) return run_range(0, total);
+
+  std::vector<Statistics> sums(static_cast<std::size_t>(pool->size()));
+  pool->parallel_for(total, (total + pool->size() - 1) / pool->size(),
+                     [&](std::int64_t begin, std::int64_t end, int thread) {
+                       const Statistics part = run_range(begin, end);
+                       Statistics& sum = sums[static_cast<std::size_t>(thread)];
+                       sum.threadgroups += part.threadgroups;
+                       sum.meetings += part.meetings;
+                       sum.switches += part.switches;
+                     });
+  Statistics sum;
+  for (const Statistics& part : sums) {
+    sum.threadgroups += part.threadgroups;
+    sum.meetings += part.meetings;
+    sum.switches += part.switches;
+  }
+  return sum;
+}
+
+}  // namespace lily::gpu::emulator

@@ -1,0 +1,9 @@
+// Argument structs of all kernels, read by kernels and by the host.
+//
+// Each names its kernel and states its contract, its threads, its grid and its threadgroup memory; the host
+// fills it with device addresses. Members are pointers, uint and float, pointers first, so that all compilers
+// agree on the layout. Shapes that no supported model changes are enumerators.
+#pragma once
+
+#include "backend/gpu/kernels/args/delta_net.h"
+#include "backend/gpu/kernels/args/routing.h"

@@ -1,0 +1,44 @@
+// The host's view of the kernels: an id per kernel, found by the type of its arguments.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "backend/gpu/kernels/args.h"
+#include "backend/gpu/kernels/list.h"
+
+namespace lily::gpu {
+
+// NOLINTBEGIN(readability-identifier-naming): a kernel's id bears its name
+#define LILY_GPU_KERNEL_ID(K) K##_id,
+enum class KernelId { LILY_GPU_KERNELS(LILY_GPU_KERNEL_ID) count };
+// NOLINTEND(readability-identifier-naming)
+#undef LILY_GPU_KERNEL_ID
+
+constexpr std::size_t kKernelCount = static_cast<std::size_t>(KernelId::count);
+
+// KernelOf<K>::kId is the kernel that takes the argument struct K.
+template <class Arguments>
+struct KernelOf;
+#define LILY_GPU_KERNEL_OF(K)                         \
+  template <>                                         \
+  struct KernelOf<K> {                                \
+    static constexpr KernelId kId = KernelId::K##_id; \
+  };
+LILY_GPU_KERNELS(LILY_GPU_KERNEL_OF)
+#undef LILY_GPU_KERNEL_OF
+
+// What a driver needs to launch a kernel; the grid comes with each dispatch.
+struct KernelInfo {
+  std::string_view name;
+  uint threads;
+  std::size_t argument_bytes;
+};
+#define LILY_GPU_KERNEL_INFO(K) KernelInfo{#K, K::threads, sizeof(K)},
+inline constexpr std::array<KernelInfo, kKernelCount> kKernels{LILY_GPU_KERNELS(LILY_GPU_KERNEL_INFO)};
+#undef LILY_GPU_KERNEL_INFO
+
+inline const KernelInfo& info(KernelId id) { return kKernels[static_cast<std::size_t>(id)]; }
+
+}  // namespace lily::gpu
