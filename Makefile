@@ -1,7 +1,7 @@
 # The short front door; CMakePresets.json holds the configurations and tools/ the scripts.
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: help setup configure build demo test test-long test-asan test-tsan bench format lint clean
+.PHONY: help setup configure build demo test test-long test-asan test-tsan bench bench-kernels format lint clean
 
 help:
 	@echo "make setup      install what is missing for everything below (Debian packages, peers of the tests)"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-asan  the tests under the address and undefined behaviour sanitizers"
 	@echo "make test-tsan  the tests under the thread sanitizer"
 	@echo "make bench      speed of the small model on this machine"
+	@echo "make bench-kernels  speed of each CPU kernel beside the machine's limits (some minutes)"
 	@echo "make format     format all sources; make lint: check format and run clang-tidy on all of them"
 	@echo "make clean      remove the build folders"
 
@@ -49,6 +50,9 @@ test-tsan: setup
 
 bench: build
 	@build/lily bench --model models/lily-mini --prompt 512,4096 --decode 64
+
+bench-kernels: setup build
+	@build/lily_kernel_benchmarks
 
 format:
 	@tools/format.sh --fix

@@ -15,12 +15,12 @@ esac
 # Only what the build compiles can be checked: sources for other processors are left to the cross build.
 declare -A compiled=()
 while read -r file; do compiled[$file]=1; done \
-  < <(jq -r '.[].file' build/compile_commands.json | sed "s|^$PWD/||" | grep '^src/\|^tests/')
+  < <(jq -r '.[].file' build/compile_commands.json | sed "s|^$PWD/||" | grep '^src/\|^tests/\|^benchmarks/')
 
 files=()
 add() { if [[ -n "${compiled[$1]:-}" ]]; then files+=("$1"); unset "compiled[$1]"; fi; }
-while read -r file; do add "$file"; done < <(git status --porcelain -- src tests | cut -c4-)
-while read -r file; do add "$file"; done < <(git log --format= --name-only -- src tests | grep '\.cpp$')
+while read -r file; do add "$file"; done < <(git status --porcelain -- src tests benchmarks | cut -c4-)
+while read -r file; do add "$file"; done < <(git log --format= --name-only -- src tests benchmarks | grep '\.cpp$')
 for file in "${!compiled[@]}"; do add "$file"; done
 
 export deadline=$(($(date +%s) + seconds))

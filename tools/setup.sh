@@ -20,7 +20,7 @@ packages=(g++ cmake ninja-build ccache pkg-config make git python3 jq curl
           libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libcpp-httplib-dev libpcre2-dev
           libutf8proc-dev libedit-dev libgtest-dev libgmock-dev)
 $with_tests && packages+=(clang-format clang-tidy python3-venv python3-jinja2
-                          googletest g++-aarch64-linux-gnu qemu-user)
+                          libbenchmark-dev googletest g++-aarch64-linux-gnu qemu-user)
 
 install_debian_packages() {
   local missing=() package

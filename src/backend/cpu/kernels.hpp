@@ -124,6 +124,8 @@ struct Kernels {
   std::uint64_t (*read_stream)(const std::byte* data, std::size_t bytes) = nullptr;
   // Runs `rounds` of independent integer dot products; returns the operations done (multiply and add: two).
   double (*integer_peak)(std::int64_t rounds, std::int32_t* sink) = nullptr;
+  // The same for fp32 multiply-adds.
+  double (*float_peak)(std::int64_t rounds, float* sink) = nullptr;
 };
 
 // Each is defined in kernels_<set>.cpp and may only be called on a machine that has the instructions.

@@ -7,6 +7,7 @@
 // then
 #include "backend/cpu/body/attention.hpp"
 #include "backend/cpu/body/delta_net.hpp"
+#include "backend/cpu/body/float_peak.hpp"
 
 namespace {
 
@@ -27,6 +28,7 @@ constexpr lily::cpu::Kernels make_kernels(const char* name) {
   k.attend = &attend;
   k.read_stream = &read_stream;
   k.integer_peak = &integer_peak;
+  k.float_peak = &float_peak;
   return k;
 }
 
