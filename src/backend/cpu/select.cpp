@@ -8,6 +8,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -24,6 +28,27 @@ namespace {
 bool has_half_conversion() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+
+// The processor has AMX's tiles and 8-bit products, and the system grants this process their 8 KiB of state.
+bool has_amx() {
+#if defined(__linux__)
+  constexpr unsigned kTileBit = 1U << 24, kInt8Bit = 1U << 25;  // cpuid 7.0, edx
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;   // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTileBit) == 0 || (d & kInt8Bit) == 0)
+    return false;
+  static const bool kGranted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return kGranted;
+#else
+  return false;
+#endif
 }
 #elif defined(__aarch64__)
 bool has_dot_product() {
@@ -47,11 +72,8 @@ std::vector<const Kernels*> available_kernels() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_half_conversion()) {
     tables.push_back(&avx2_kernels());
   }
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512vnni")) {
-    tables.push_back(&avx512_kernels());
-  }
+  if (has_avx512()) tables.push_back(&avx512_kernels());
+  if (has_avx512() && has_amx()) tables.push_back(&amx_kernels());
 #elif defined(__aarch64__)
   if (has_dot_product()) tables.push_back(&neon_kernels());
 #endif

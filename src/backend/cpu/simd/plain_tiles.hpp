@@ -1,0 +1,49 @@
+// Tiles in plain C++: what simd/amx_tiles.hpp does in hardware, so that body/tile_matmul.hpp is tested where
+// the hardware is missing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+class PlainTiles {
+ public:
+  template <int kTile>
+  void zero() {
+    std::memset(memory_[kTile], 0, sizeof memory_[kTile]);
+  }
+  template <int kTile>
+  void load(const void* base, std::ptrdiff_t stride) {
+    for (int r = 0; r < kRows; ++r) {
+      std::memcpy(memory_[kTile] + r * kRowBytes, static_cast<const std::byte*>(base) + r * stride,
+                  kRowBytes);
+    }
+  }
+  template <int kTile>
+  void store(void* base) const {
+    std::memcpy(base, memory_[kTile], sizeof memory_[kTile]);
+  }
+  template <int kSum, int kSigned, int kUnsigned>
+  void dot() {
+    std::int32_t sums[kRows][kLanes];
+    std::int8_t left[kRows][kRowBytes];
+    std::uint8_t right[kRows][kRowBytes];
+    std::memcpy(sums, memory_[kSum], sizeof sums);
+    std::memcpy(left, memory_[kSigned], sizeof left);
+    std::memcpy(right, memory_[kUnsigned], sizeof right);
+    for (int m = 0; m < kRows; ++m) {
+      for (int n = 0; n < kLanes; ++n) {
+        for (int k = 0; k < kRowBytes; ++k) sums[m][n] += left[m][k] * right[k / 4][4 * n + k % 4];
+      }
+    }
+    std::memcpy(memory_[kSum], sums, sizeof sums);
+  }
+
+ private:
+  static constexpr int kRows = 16, kLanes = 16, kRowBytes = 64;
+  std::byte memory_[8][kRows * kRowBytes] = {};
+};
+
+}  // namespace
