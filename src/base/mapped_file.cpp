@@ -87,6 +87,15 @@ void MappedFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+void MappedFile::forget(std::uint64_t offset, std::uint64_t length) const noexcept {
+#if defined(POSIX_FADV_DONTNEED)
+  ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED);
+#else
+  static_cast<void>(offset);
+  static_cast<void>(length);
+#endif
+}
+
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   const MappedFile file(path);
   if (file.size() > max_bytes) {

@@ -28,6 +28,10 @@ class MappedFile {
   // Fills `out` from `offset` on. Throws Error(device) naming the file when it ends early or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
 
+  // Tells the system that these bytes will not be read again, so that its page cache lets go of them. A hint:
+  // nothing happens where it has no such call.
+  void forget(std::uint64_t offset, std::uint64_t length) const noexcept;
+
  private:
   void close() noexcept;
 

@@ -167,4 +167,13 @@ void Checkpoint::read(const Extent& extent, std::uint64_t offset, std::span<std:
   impl_->shards.files()[static_cast<std::size_t>(extent.shard)].read(extent.offset + offset, out);
 }
 
+void Checkpoint::forget(int shard, std::uint64_t offset, std::uint64_t length) const noexcept {
+  const MappedFile& file = impl_->shards.files()[static_cast<std::size_t>(shard)];
+  if (offset < file.size()) file.forget(offset, std::min(length, file.size() - offset));
+}
+
+void Checkpoint::forget_all() const noexcept {
+  for (const MappedFile& file : impl_->shards.files()) file.forget(0, file.size());
+}
+
 }  // namespace lily::checkpoint

@@ -7,6 +7,7 @@
 #include "backend/cpu/sequence.hpp"
 #include "backend/decode_traffic.hpp"
 #include "backend/reference/reference_sequence.hpp"
+#include "base/machine_memory.hpp"
 #include "base/thread_pool.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "engine/memory_plan.hpp"
@@ -90,7 +91,7 @@ MemoryPlan plan(const checkpoint::Checkpoint& checkpoint, int context, std::uint
   plan.weight_bytes = backend::stored_weight_bytes(checkpoint);
   plan.sequence_bytes = sequence_bytes;
   plan.total_bytes = plan.weight_bytes + plan.sequence_bytes;
-  plan.machine_bytes = engine::machine_memory();
+  plan.machine_bytes = machine_memory();
   plan.fits = plan.total_bytes <= plan.machine_bytes;
   return plan;
 }

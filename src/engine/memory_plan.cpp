@@ -2,11 +2,10 @@
 #include "engine/memory_plan.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
+#include "base/machine_memory.hpp"
 #include "lily/error.hpp"
 
 namespace lily::engine {
@@ -51,14 +50,6 @@ void check_plan(const MemoryNeeds& needs, const model::Dimensions& dims, int con
                 fmt::format("a context of {} tokens is beyond the model's {} positions", context,
                             dims.max_positions));
   }
-}
-
-std::uint64_t machine_memory() {
-  std::uint64_t bytes =
-      static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  std::uint64_t group_limit = 0;
-  if (std::ifstream("/sys/fs/cgroup/memory.max") >> group_limit) bytes = std::min(bytes, group_limit);
-  return bytes;
 }
 
 }  // namespace lily::engine

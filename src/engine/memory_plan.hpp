@@ -21,7 +21,4 @@ int resolve_context(const model::Dimensions& dims, int requested);
 // Error(unsupported) for a context beyond the model's positions. A `limit` of 0 is the machine's memory.
 void check_plan(const MemoryNeeds& needs, const model::Dimensions& dims, int context, std::uint64_t limit);
 
-// Memory this process may have: the machine's, or its control group's when that is less.
-std::uint64_t machine_memory();
-
 }  // namespace lily::engine

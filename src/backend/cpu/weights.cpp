@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <tuple>
 
 #include "backend/cpu/packed_matrix.hpp"
 #include "base/bf16.hpp"
+#include "base/machine_memory.hpp"
 #include "lily/error.hpp"
 
 namespace lily::cpu {
@@ -25,6 +27,8 @@ constexpr int pad_to_lanes(std::int64_t rows) {
   return static_cast<int>((rows + kLanes - 1) / kLanes * kLanes);
 }
 constexpr int kRowsPerJob = 1024;  // 1 MiB of codes at 2048 columns
+// A disk is fast when it has several reads to do: while some threads wait for it, others pack.
+constexpr int kLoadersPerCore = 4, kMostLoaders = 16;
 
 int bits_of(const Matrix& matrix) { return matrix.format == MatrixFormat::affine4 ? 4 : 8; }
 
@@ -182,6 +186,44 @@ class SharedProgress {
   std::mutex mutex_;
 };
 
+// A model that takes most of the memory cannot stay in the page cache beside its copy: what was copied is let go
+// of, or else the cache leaves no huge pages for the copy (40 % of it was in small pages). Ranges are long,
+// because the cache drops only whole runs of pages, and end well behind the readers, whose scales and biases
+// may lie before their codes.
+class CacheTrail {
+ public:
+  CacheTrail(const Checkpoint& checkpoint, std::uint64_t total)
+      : checkpoint_(checkpoint), active_(total > machine_memory() / 2) {}
+
+  ~CacheTrail() {
+    if (active_) checkpoint_.forget_all();
+  }
+  CacheTrail(const CacheTrail&) = delete;
+  CacheTrail& operator=(const CacheTrail&) = delete;
+
+  // Readers have come to `offset` of a shard, in order.
+  void reached(int shard, std::uint64_t offset) {
+    if (!active_) return;
+    const std::lock_guard lock(mutex_);
+    if (shard > shard_) {
+      checkpoint_.forget(shard_, forgotten_, std::numeric_limits<std::uint64_t>::max());
+      shard_ = shard;
+      forgotten_ = 0;
+    }
+    if (shard < shard_ || offset < forgotten_ + kTrail + kStride) return;
+    checkpoint_.forget(shard_, forgotten_, offset - kTrail - forgotten_);
+    forgotten_ = offset - kTrail;
+  }
+
+ private:
+  static constexpr std::uint64_t kTrail = 256 << 20, kStride = 256 << 20;
+  const Checkpoint& checkpoint_;
+  bool active_;
+  std::mutex mutex_;
+  int shard_ = 0;
+  std::uint64_t forgotten_ = 0;
+};
+
 // A thread's staging memory for the rows of one job.
 struct Staging {
   std::vector<std::uint32_t> codes;
@@ -277,15 +319,18 @@ Weights load_weights(const Checkpoint& checkpoint, ThreadPool& pool, const Progr
   checkpoint.read(embedding.biases, 0, {base + biases_at, embedding.biases.bytes});
   shared.add(embedding.stored_bytes());
 
-  std::vector<Staging> staging(static_cast<std::size_t>(pool.size()));
-  pool.parallel_for(static_cast<std::int64_t>(jobs.size()), 1,
-                    [&](std::int64_t begin, std::int64_t end, int thread) {
-                      for (std::int64_t i = begin; i < end; ++i) {
-                        PackJob job = jobs[static_cast<std::size_t>(i)];
-                        job.out = base + reinterpret_cast<std::size_t>(job.out);
-                        shared.add(run_job(checkpoint, job, staging[static_cast<std::size_t>(thread)]));
-                      }
-                    });
+  ThreadPool loaders(std::max(pool.size(), std::min(kLoadersPerCore * pool.size(), kMostLoaders)));
+  std::vector<Staging> staging(static_cast<std::size_t>(loaders.size()));
+  CacheTrail trail(checkpoint, total);
+  loaders.parallel_for(
+      static_cast<std::int64_t>(jobs.size()), 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          PackJob job = jobs[static_cast<std::size_t>(i)];
+          job.out = base + reinterpret_cast<std::size_t>(job.out);
+          shared.add(run_job(checkpoint, job, staging[static_cast<std::size_t>(thread)]));
+          trail.reached(job.source->weight.shard, job.source->weight.offset);
+        }
+      });
   return weights;
 }
 
