@@ -91,7 +91,7 @@ void write_weights(const checkpoint::ShardSet& shards, const checkpoint::Quantiz
   ThreadPool threads(available_cores());
   std::vector<checkpoint::RowQuantizer> quantizers(static_cast<std::size_t>(threads.size()), {shards, plan});
   const std::vector<checkpoint::RowRange> ranges = checkpoint::row_ranges(plan);
-  threads.parallel_for(
+  threads.parallel_in_order(
       static_cast<std::int64_t>(ranges.size()), 1, [&](std::int64_t begin, std::int64_t end, int thread) {
         for (std::int64_t i = begin; i < end; ++i) {
           quantizers[static_cast<std::size_t>(thread)].run(ranges[static_cast<std::size_t>(i)], writer);

@@ -182,16 +182,16 @@ void write_shards(const std::filesystem::path& folder, const std::vector<OutputT
   std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(threads.size()),
                                               std::vector<std::byte>(static_cast<std::size_t>(kPieceBytes)));
   ShardWriter writer(folder, tensors, shard_bytes, progress);
-  threads.parallel_for(static_cast<std::int64_t>(pieces.size()), 1,
-                       [&](std::int64_t begin, std::int64_t end, int thread) {
-                         for (std::int64_t i = begin; i < end; ++i) {
-                           const Piece& piece = pieces[static_cast<std::size_t>(i)];
-                           const std::span<std::byte> out =
-                               std::span(buffers[static_cast<std::size_t>(thread)]).first(piece.bytes);
-                           fill(piece.tensor, piece.offset, out);
-                           writer.write(piece.tensor, piece.offset, out);
-                         }
-                       });
+  threads.parallel_in_order(static_cast<std::int64_t>(pieces.size()), 1,
+                            [&](std::int64_t begin, std::int64_t end, int thread) {
+                              for (std::int64_t i = begin; i < end; ++i) {
+                                const Piece& piece = pieces[static_cast<std::size_t>(i)];
+                                const std::span<std::byte> out =
+                                    std::span(buffers[static_cast<std::size_t>(thread)]).first(piece.bytes);
+                                fill(piece.tensor, piece.offset, out);
+                                writer.write(piece.tensor, piece.offset, out);
+                              }
+                            });
   writer.finish();
 }
 

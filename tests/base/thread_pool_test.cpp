@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -32,6 +33,46 @@ TEST(ThreadPool, VisitsEveryIndexOnceInPiecesOfTheGrain) {
       }
     }
   }
+}
+
+TEST(ThreadPool, AThreadGoesForwardThroughOneLongRun) {
+  ThreadPool pool(2);
+  // Both bodies wait for each other once, so both threads surely take part.
+  std::atomic<int> arrived{0};
+  std::vector<std::int64_t> first(2, -1);
+  std::vector<int> jumps(2);
+  std::vector<std::int64_t> next(2);
+  pool.parallel_for(1000, 10, [&](std::int64_t begin, std::int64_t end, int thread) {
+    const auto own = static_cast<std::size_t>(thread);
+    if (first[own] < 0) {
+      first[own] = begin;
+      ++arrived;
+      while (arrived < 2) std::this_thread::yield();
+    } else if (begin != next[own]) {
+      ++jumps[own];
+    }
+    next[own] = end;
+  });
+  EXPECT_EQ(first, (std::vector<std::int64_t>{0, 500}));
+  // What is left of the other's share is halved with each jump: 50 ranges, 6 halvings.
+  EXPECT_LE(jumps[0], 12);
+  EXPECT_LE(jumps[1], 12);
+}
+
+TEST(ThreadPool, InOrderMeansThatLaterRangesStartLater) {
+  ThreadPool pool(3);
+  std::mutex mutex;
+  std::vector<std::int64_t> started;
+  pool.parallel_in_order(500, 1, [&](std::int64_t begin, std::int64_t, int) {
+    const std::lock_guard lock(mutex);
+    started.push_back(begin);
+  });
+  ASSERT_EQ(started.size(), 500U);
+  // A thread may be put aside between taking a range and starting it; the two others cannot take it again.
+  std::vector<std::int64_t> sorted = started;
+  std::sort(sorted.begin(), sorted.end());
+  for (std::size_t i = 0; i < sorted.size(); ++i) EXPECT_EQ(sorted[i], static_cast<std::int64_t>(i));
+  EXPECT_LT(started.front(), 3);
 }
 
 TEST(ThreadPool, WhatABodyWroteIsThereAfterwards) {

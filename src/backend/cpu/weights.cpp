@@ -186,10 +186,10 @@ class SharedProgress {
   std::mutex mutex_;
 };
 
-// A model that takes most of the memory cannot stay in the page cache beside its copy: what was copied is let go
-// of, or else the cache leaves no huge pages for the copy (40 % of it was in small pages). Ranges are long,
-// because the cache drops only whole runs of pages, and end well behind the readers, whose scales and biases
-// may lie before their codes.
+// A model that takes most of the memory cannot stay in the page cache beside its copy: what was copied is let
+// go of, or else the cache leaves no huge pages for the copy (40 % of it was in small pages). Ranges are
+// long, because the cache drops only whole runs of pages, and end well behind the readers, whose scales and
+// biases may lie before their codes.
 class CacheTrail {
  public:
   CacheTrail(const Checkpoint& checkpoint, std::uint64_t total)
@@ -322,7 +322,7 @@ Weights load_weights(const Checkpoint& checkpoint, ThreadPool& pool, const Progr
   ThreadPool loaders(std::max(pool.size(), std::min(kLoadersPerCore * pool.size(), kMostLoaders)));
   std::vector<Staging> staging(static_cast<std::size_t>(loaders.size()));
   CacheTrail trail(checkpoint, total);
-  loaders.parallel_for(
+  loaders.parallel_in_order(
       static_cast<std::int64_t>(jobs.size()), 1, [&](std::int64_t begin, std::int64_t end, int thread) {
         for (std::int64_t i = begin; i < end; ++i) {
           PackJob job = jobs[static_cast<std::size_t>(i)];
