@@ -80,6 +80,8 @@ class DeviceTest : public ::testing::TestWithParam<DeviceCase> {
   std::mt19937 random_{20261129};
 };
 
+inline void PrintTo(const DeviceCase& device, std::ostream* out) { *out << device.name; }
+
 inline std::string device_name(const ::testing::TestParamInfo<DeviceCase>& info) { return info.param.name; }
 
 constexpr uint divide_up(std::size_t n, std::size_t by) { return static_cast<uint>((n + by - 1) / by); }

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "backend/gpu/dialect/gpu.h"
+#include "backend/gpu/dialect/weights.h"
 #include "backend/gpu/emulator/emulator.hpp"
 #include "support/raises.hpp"
 
@@ -84,6 +84,36 @@ struct TooMany : Pair {
 };
 GPU_KERNEL(TooMany) { a.y[t.index % 64] = a.x[t.index % 64]; }
 
+// Kernels that prefetch weight blocks: `wrong` says which rule they break.
+struct Prefetching {
+  enum : uint { threads = 64, tile_blocks = 2 };
+  in<uchar> blocks;
+  out<float> y;
+  uint wrong;
+  struct Shared {
+    uint4 codes[32];
+    InputGroup groups[4];
+    TileBarrier barrier;
+  };
+};
+GPU_KERNEL(Prefetching) {
+  prefetch_begin(s.barrier, t);
+  if (t.index == 0) {
+    prefetch_tile(s.barrier, a.wrong == 1 ? 1 : 0, a.blocks, 2);
+    if (a.wrong != 2) prefetch_end(s.barrier);
+  }
+  float x[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  if (t.simd == 0) quantize_inputs(x, s.codes, s.groups, t.lane);
+  if (a.wrong != 3) group_barrier();
+  if (a.wrong != 4) tile_ready(s.barrier);
+  block_pointer block =
+      tile_block(s.barrier, t.simd, a.blocks + (a.wrong == 5 ? 1 : t.simd) * WeightBlock::bytes);
+  if (a.wrong == 3) group_barrier();
+  BlockInputs inputs = block_inputs(s.codes, s.groups, 0, t.lane);
+  float sum = dot_block(block, inputs, t.lane);
+  if ((t.lane & 3) < 2) a.y[t.simd * 16 + (t.lane >> 2) + (t.lane & 3) * 8] = sum;
+}
+
 }  // namespace
 
 namespace lily::gpu::emulator {
@@ -158,6 +188,25 @@ TEST(EmulatorFaults, LimitsOfThreadgroups) {
   Kernel large = make_kernel<Correct>("Large", Correct_entry);
   large.shared_bytes = 32769;
   expect_mentions(raised([&] { run(large, nullptr, {1}); }), "32769 bytes of threadgroup memory");
+}
+
+TEST(EmulatorFaults, PrefetchedBlocksAreWaitedFor) {
+  std::vector<uint4> blocks(2 * WeightBlock::bytes / sizeof(uint4), uint4{0, 0, 0, 0});
+  std::vector<float> y(32, NAN);
+  const auto planted = [&](uint wrong, LaneOrder order) {
+    const Prefetching arguments{reinterpret_cast<const uchar*>(blocks.data()), y.data(), wrong};
+    run(make_kernel<Prefetching>("Planted", Prefetching_entry), &arguments, {1}, order);
+  };
+  for (const LaneOrder order : {LaneOrder::forward, LaneOrder::backward, LaneOrder::shuffled}) {
+    std::fill(y.begin(), y.end(), NAN);
+    planted(0, order);
+    EXPECT_EQ(y, std::vector<float>(32));
+    expect_mentions(raised([&] { planted(1, order); }), "beyond the kernel's tile_blocks");
+    expect_mentions(raised([&] { planted(2, order); }), "tile_ready before the prefetches ended");
+    expect_mentions(raised([&] { planted(3, order); }), "tile_ready before the prefetches ended");
+    expect_mentions(raised([&] { planted(4, order); }), "tile_block before tile_ready");
+    expect_mentions(raised([&] { planted(5, order); }), "was not prefetched there");
+  }
 }
 
 TEST(EmulatorFaults, CorrectKernelIsTheSameInAllOrders) {

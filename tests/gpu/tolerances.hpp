@@ -3,6 +3,24 @@
 
 namespace lily::gpu::tolerance {
 
+// Inputs of matrix-vector products are rounded to 1 / 32512 of their group's largest magnitude: half a step,
+// and a little for the step itself being rounded; relative to that magnitude and the sum of the codes' parts.
+inline constexpr double kInputStep = 0.51 / 32512;
+
+// fp32 sums of up to 72 blocks' parts and the roundings of scale, norm and gates; relative to the sum of
+// magnitudes.
+inline constexpr double kSum = 1e-6;
+
+// Attention: keys and values are compared as stored (halves), so what is left is fp32 sums and exponentials
+// of differences of up to 20; relative to the largest value.
+inline constexpr double kAttention = 1e-5;
+
+// A rotation by an angle that is off by 2^-24 of a turn at most; relative to the pair's length.
+inline constexpr double kRotation = 1e-6;
+
+// Storing a half: 2^-11 relative, with some room for the value being off by an fp32 rounding before.
+inline constexpr double kHalf = 0.501 / 1024;
+
 // Tile products: halves are exact, 16 x n products summed in fp32; relative to the sum of magnitudes.
 inline constexpr double kTile = 1e-6;
 

@@ -70,6 +70,15 @@ GPU_FN To as_type(From v) {
   return r;
 }
 
+template <class T>
+GPU_FN T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+GPU_FN T max(T a, T b) {
+  return a < b ? b : a;
+}
+
 // 16 bytes, aligned to 16.
 template <class T>
 GPU_FN uint4 load16(const T* p) {
@@ -79,13 +88,16 @@ template <class T>
 GPU_FN void store16(T* p, uint4 v) {
   *reinterpret_cast<uint4*>(p) = v;
 }
+GPU_FN uint2 load8(const uchar* p) { return *reinterpret_cast<const uint2*>(p); }
 GPU_FN float4 load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
 GPU_FN void store4(float* p, float4 v) { *reinterpret_cast<float4*>(p) = v; }
 
+GPU_FN int round_to_int(float x) { return __float2int_rn(x); }
 GPU_FN float bf16_lo(uint w) { return __uint_as_float(w << 16); }
 GPU_FN float bf16_hi(uint w) { return __uint_as_float(w & 0xffff0000u); }
 GPU_FN uint bf16_pack(float lo, float hi) { return as_type<uint>(__floats2bfloat162_rn(lo, hi)); }
 GPU_FN uint half_pack(float lo, float hi) { return as_type<uint>(__floats2half2_rn(lo, hi)); }
+GPU_FN float2 half_unpack(uint w) { return __half22float2(as_type<__half2>(w)); }
 
 GPU_FN uint atomic_add(atomic_uint* p, uint v) { return atomicAdd(&p->value, v); }
 GPU_FN uint atomic_get(atomic_uint* p) { return *(volatile uint*)&p->value; }

@@ -104,9 +104,11 @@ template <class T>
 GPU_FN void store16(T* p, uint4 v) {
   emulator::store(p, v);
 }
+GPU_FN uint2 load8(const uchar* p) { return emulator::load<uint2>(p); }
 GPU_FN float4 load4(const float* p) { return emulator::load<float4>(p); }
 GPU_FN void store4(float* p, float4 v) { emulator::store(p, v); }
 
+GPU_FN int round_to_int(float x) { return static_cast<int>(std::nearbyint(x)); }
 GPU_FN float bf16_lo(uint w) { return as_type<float>(w << 16); }
 GPU_FN float bf16_hi(uint w) { return as_type<float>(w & 0xffff0000u); }
 GPU_FN uint bf16_pack(float lo, float hi) {
@@ -115,6 +117,10 @@ GPU_FN uint bf16_pack(float lo, float hi) {
 GPU_FN uint half_pack(float lo, float hi) {
   return as_type<ushort>(static_cast<half>(lo)) | static_cast<uint>(as_type<ushort>(static_cast<half>(hi)))
                                                       << 16;
+}
+GPU_FN float2 half_unpack(uint w) {
+  return {static_cast<float>(as_type<half>(static_cast<ushort>(w & 0xffffu))),
+          static_cast<float>(as_type<half>(static_cast<ushort>(w >> 16)))};
 }
 
 GPU_FN uint atomic_add(atomic_uint* p, uint v) { return __atomic_fetch_add(&p->value, v, __ATOMIC_RELAXED); }

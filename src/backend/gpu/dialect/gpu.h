@@ -12,8 +12,9 @@
 //   simd_sum simd_max simd_min                           over the 32 lanes, float, uint and int
 //   simd_shuffle simd_shuffle_xor simd_broadcast         another lane's value
 //   simd_prefix_exclusive_sum simd_mask                  over uint, over bool
-//   load16 store16 load4 store4                          16 bytes, aligned to 16
-//   bf16_lo bf16_hi bf16_pack half_pack as_type          bits
+//   load16 store16 load4 store4 load8                    16 (8) bytes, aligned to 16 (8)
+//   round_to_int                                         to the nearest, ties to even
+//   bf16_lo bf16_hi bf16_pack half_pack half_unpack as_type        bits
 //   atomic_add atomic_get atomic_set                     relaxed
 //   wait_for_previous allow_next                         overlap.h: overlap with the neighbouring dispatches
 //

@@ -51,15 +51,18 @@ template <class T>
 GPU_FN void store16(shared<T> p, uint4 v) {
   *(shared<uint4>)p = v;
 }
+GPU_FN uint2 load8(in<uchar> p) { return *(in<uint2>)p; }
 GPU_FN float4 load4(in<float> p) { return *(in<float4>)p; }
 GPU_FN float4 load4(shared<float> p) { return *(shared<float4>)p; }
 GPU_FN void store4(out<float> p, float4 v) { *(out<float4>)p = v; }
 GPU_FN void store4(shared<float> p, float4 v) { *(shared<float4>)p = v; }
 
+GPU_FN int round_to_int(float x) { return int(rint(x)); }
 GPU_FN float bf16_lo(uint w) { return as_type<float>(w << 16); }
 GPU_FN float bf16_hi(uint w) { return as_type<float>(w & 0xffff0000u); }
 GPU_FN uint bf16_pack(float lo, float hi) { return as_type<uint>(bfloat2{bfloat(lo), bfloat(hi)}); }
 GPU_FN uint half_pack(float lo, float hi) { return as_type<uint>(half2{half(lo), half(hi)}); }
+GPU_FN float2 half_unpack(uint w) { return float2(as_type<half2>(w)); }
 
 GPU_FN uint atomic_add(out<atomic_uint> p, uint v) {
   return atomic_fetch_add_explicit(p, v, memory_order_relaxed);

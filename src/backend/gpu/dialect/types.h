@@ -128,4 +128,21 @@ struct NoShared {
   uint none;
 };
 
+// Weights as kernels read them (weights.h): blocks of 16 rows x 256 inputs, 4-bit codes with their scales and
+// biases. A matrix is [row tile][input block][plane] of them; missing rows and inputs have scale and bias
+// zero.
+struct WeightBlock {
+  enum : uint { rows = 16, inputs = 256, groups = 4, code_bytes = 2048, bytes = 2304 };
+};
+
+// In a kernel's threadgroup memory: that blocks are on their way into tile memory (weights.h).
+struct TileBarrier {
+  ulong state;
+};
+
+// Two floats of each group of 64 inputs: what one step of its integers is worth, and the group's sum.
+struct InputGroup {
+  float step, sum;
+};
+
 }  // namespace lily::gpu

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -19,6 +20,8 @@ namespace {
 
 constexpr uint kMaxThreads = 1024;
 constexpr std::size_t kMaxSharedBytes = 32768;
+constexpr uint kMaxTileBlocks =
+    84;  // 189 KiB: with 32 KiB beside it, what a Hopper multiprocessor gives one threadgroup
 constexpr std::size_t kStackBytes = 64 << 10;
 // Stacks 64 KiB apart would all fall into one set of the first-level cache, which costs a factor of two.
 constexpr std::size_t kStagger = 320;
@@ -38,6 +41,52 @@ std::byte* worker_stacks() {
   return kMemory.data() + kStackBytes;
 }
 
+// The blocks that a threadgroup has prefetched.
+class TileMemory {
+ public:
+  explicit TileMemory(uint blocks)
+      : bytes_(static_cast<std::size_t>(blocks) * WeightBlock::bytes + kAlignment), sources_(blocks) {
+    void* start = bytes_.data();
+    std::size_t room = bytes_.size();
+    blocks_ = static_cast<uchar*>(std::align(kAlignment, room - kAlignment, start, room));
+  }
+
+  void reset() {
+    std::memset(blocks_, 0xff, bytes_.size() - kAlignment);  // NaN scales
+    std::fill(sources_.begin(), sources_.end(), nullptr);
+    copies_.clear();
+  }
+  bool holds(uint slot, uint blocks) const {
+    return slot + blocks <= sources_.size() && slot + blocks >= slot;
+  }
+  void prefetch(const TileBarrier* barrier, uint slot, const uchar* from, uint blocks) {
+    copies_.push_back({barrier, slot, from, blocks});
+  }
+  void arrive(const TileBarrier* barrier) {
+    for (const Copy& copy : copies_) {
+      if (copy.barrier != barrier) continue;
+      std::memcpy(block(copy.slot), copy.from, static_cast<std::size_t>(copy.blocks) * WeightBlock::bytes);
+      for (uint i = 0; i < copy.blocks; ++i) sources_[copy.slot + i] = copy.from + i * WeightBlock::bytes;
+    }
+  }
+  uchar* block(uint slot) { return blocks_ + static_cast<std::size_t>(slot) * WeightBlock::bytes; }
+  const uchar* source(uint slot) const { return sources_[slot]; }
+
+ private:
+  struct Copy {
+    const TileBarrier* barrier;
+    uint slot;
+    const uchar* from;
+    uint blocks;
+  };
+  static constexpr std::size_t kAlignment = 128;
+
+  std::vector<std::byte> bytes_;
+  std::vector<const uchar*> sources_;
+  std::vector<Copy> copies_;
+  uchar* blocks_ = nullptr;
+};
+
 class Threadgroup {
  public:
   Threadgroup(const Kernel& kernel, const void* arguments, LaneOrder order)
@@ -46,7 +95,8 @@ class Threadgroup {
         order_(order),
         threads_(kernel.threads),
         simdgroups_(kernel.threads / kLanes),
-        memory_(kernel.shared_bytes + kAlignment) {
+        memory_(kernel.shared_bytes + kAlignment),
+        tiles_(kernel.tile_blocks) {
     for (uint i = 0; i < kernel.threads; ++i) {
       threads_[i].index = i;
       threads_[i].id = i % kLanes;
@@ -66,6 +116,9 @@ class Threadgroup {
   // Called on a fiber: waits, in the given state.
   void leave(EmulatedThread& thread, State state, Place place);
   [[noreturn]] void fault(EmulatedThread& thread, const char* message);
+  TileMemory& tiles() { return tiles_; }
+  uint barriers() const { return barriers_; }
+  bool copies_at_once() const { return order_ == LaneOrder::backward; }
 
  private:
   static constexpr std::size_t kAlignment = 16;
@@ -85,6 +138,8 @@ class Threadgroup {
   std::vector<Simdgroup> simdgroups_;
   std::vector<std::byte> memory_;
   void* shared_ = nullptr;
+  TileMemory tiles_;
+  uint barriers_ = 0;
   Fiber scheduler_;
   uint3 group_{};
   std::string fault_;
@@ -202,6 +257,8 @@ void Threadgroup::run(uint3 group) {
   group_ = group;
   current_group = this;
   std::memset(shared_, 0xff, kernel_.shared_bytes);  // NaN, so that reads before writes show
+  tiles_.reset();
+  barriers_ = 0;
   std::byte* stacks = worker_stacks();
   for (EmulatedThread& thread : threads_) {
     std::byte* stack = stacks + thread.index * kStackBytes - (thread.index * kStagger) % 4096 / 64 * 64;
@@ -222,6 +279,7 @@ void Threadgroup::run(uint3 group) {
     require_together(0, kernel_.threads);
     if (threads_[0].state == State::returned) return;
     ++statistics_.meetings;
+    ++barriers_;
     for (EmulatedThread& thread : threads_) thread.state = State::ready;
   }
 }
@@ -230,6 +288,10 @@ void check_limits(const Kernel& kernel) {
   if (kernel.threads == 0 || kernel.threads % kLanes != 0 || kernel.threads > kMaxThreads) {
     throw Error(ErrorKind::internal, fmt::format("kernel {}: {} threads, need a multiple of {} up to {}",
                                                  kernel.name, kernel.threads, kLanes, kMaxThreads));
+  }
+  if (kernel.tile_blocks > kMaxTileBlocks) {
+    throw Error(ErrorKind::internal, fmt::format("kernel {}: {} blocks of tile memory, at most {}",
+                                                 kernel.name, kernel.tile_blocks, kMaxTileBlocks));
   }
   if (kernel.shared_bytes > kMaxSharedBytes) {
     throw Error(ErrorKind::internal, fmt::format("kernel {}: {} bytes of threadgroup memory, at most {}",
@@ -244,6 +306,43 @@ thread_local Lane* current_lane = nullptr;
 void meet(Place place) { current_group->leave(current_thread(), State::at_simd_function, place); }
 void group_barrier(Place place) { current_group->leave(current_thread(), State::at_barrier, place); }
 void fault(const char* message) { current_group->fault(current_thread(), message); }
+
+// State of a TileBarrier: begun, or the number of group barriers passed when its prefetches ended.
+// Threadgroup memory starts as all ones, which is neither.
+constexpr ulong kBegun = 1, kEnded = 2, kReady = ulong{1} << 62;
+
+void prefetch_begin(TileBarrier& barrier) { barrier.state = kBegun; }
+
+void prefetch(TileBarrier& barrier, uint slot, const uchar* from, uint blocks) {
+  TileMemory& tiles = current_group->tiles();
+  if (barrier.state != kBegun) fault("prefetch_tile without prefetch_begin, or after prefetch_end");
+  if (!tiles.holds(slot, blocks)) fault("prefetch_tile beyond the kernel's tile_blocks");
+  check_aligned(from, 16);
+  tiles.prefetch(&barrier, slot, from, blocks);
+}
+
+void prefetch_end(TileBarrier& barrier) {
+  if (barrier.state != kBegun) fault("prefetch_end without prefetch_begin");
+  barrier.state = kEnded + current_group->barriers();
+  if (current_group->copies_at_once()) current_group->tiles().arrive(&barrier);
+}
+
+void tile_ready(TileBarrier& barrier) {
+  if (barrier.state == kReady) return;
+  if (barrier.state == kBegun || barrier.state >= kEnded + current_group->barriers()) {
+    fault("tile_ready before the prefetches ended and a group_barrier passed");
+  }
+  current_group->tiles().arrive(&barrier);
+  barrier.state = kReady;
+}
+
+const uchar* tile_block(TileBarrier& barrier, uint slot, const uchar* from) {
+  TileMemory& tiles = current_group->tiles();
+  if (barrier.state != kReady) fault("tile_block before tile_ready");
+  if (!tiles.holds(slot, 1) || tiles.source(slot) != from)
+    fault("tile_block of a block that was not prefetched there");
+  return tiles.block(slot);
+}
 
 Statistics run(const Kernel& kernel, const void* arguments, Grid grid, LaneOrder order, ThreadPool* pool) {
   check_limits(kernel);

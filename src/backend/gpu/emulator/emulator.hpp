@@ -7,10 +7,10 @@
 //
 //   lanes that meet at different simd functions, or of which some have returned
 //   threads of a threadgroup that wait at different barriers, or of which some have returned
-//   a 16-byte access that is not aligned to 16
-//   a tile of weights that is used before it is ready
-//   more than 1024 threads, a number of threads that is no multiple of 32, more than 32 KiB of threadgroup
-//   memory
+//   a vector access that is not aligned to its size
+//   a tile of weights that is waited for too early, used before it is ready, or not the one that was
+//   prefetched more than 1024 threads, a number of threads that is no multiple of 32, more than 32 KiB of
+//   threadgroup memory
 //
 // A missing barrier shows as results that differ between the orders, an access out of bounds under the
 // address sanitizer. Races between threadgroups are not seen.
@@ -30,12 +30,18 @@ struct Kernel {
   uint threads = 0;
   std::size_t argument_bytes = 0;
   std::size_t shared_bytes = 0;
+  uint tile_blocks = 0;
   void (*entry)(const void* arguments, void* threadgroup_memory, Thread thread) = nullptr;
 };
 
 template <class Arguments>
 Kernel make_kernel(const char* name, void (*entry)(const void*, void*, Thread)) {
-  return {name, Arguments::threads, sizeof(Arguments), sizeof(typename Arguments::Shared), entry};
+  return {name,
+          Arguments::threads,
+          sizeof(Arguments),
+          sizeof(typename Arguments::Shared),
+          tile_blocks<Arguments>(),
+          entry};
 }
 
 // The order in which lanes and simdgroups run between meetings, and threadgroups in a grid.

@@ -83,8 +83,16 @@ T reduce(T value, Place place, Function function) {
   return result;
 }
 
+// Copies of weight blocks into tile memory; they arrive when the first thread finds them ready, or, in
+// backward order, at once: a kernel may rely on neither.
+void prefetch_begin(TileBarrier& barrier);
+void prefetch(TileBarrier& barrier, uint slot, const uchar* from, uint blocks);
+void prefetch_end(TileBarrier& barrier);
+void tile_ready(TileBarrier& barrier);
+const uchar* tile_block(TileBarrier& barrier, uint slot, const uchar* from);
+
 inline void check_aligned(const void* pointer, std::size_t bytes) {
-  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) fault("misaligned access of 16 bytes");
+  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) fault("misaligned access");
 }
 
 template <class T>

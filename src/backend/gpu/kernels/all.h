@@ -1,4 +1,8 @@
 // Every kernel's source.
 #pragma once
-#include "backend/gpu/kernels/delta_scan.h"
+#include "backend/gpu/kernels/attention.h"
+#include "backend/gpu/kernels/delta_step.h"
+#include "backend/gpu/kernels/embed.h"
+#include "backend/gpu/kernels/experts.h"
+#include "backend/gpu/kernels/project.h"
 #include "backend/gpu/kernels/routing.h"

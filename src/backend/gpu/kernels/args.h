@@ -5,5 +5,9 @@
 // agree on the layout. Shapes that no supported model changes are enumerators.
 #pragma once
 
+#include "backend/gpu/kernels/args/attention.h"
 #include "backend/gpu/kernels/args/delta_net.h"
+#include "backend/gpu/kernels/args/embed.h"
+#include "backend/gpu/kernels/args/experts.h"
+#include "backend/gpu/kernels/args/project.h"
 #include "backend/gpu/kernels/args/routing.h"

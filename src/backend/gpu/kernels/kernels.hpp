@@ -29,13 +29,24 @@ struct KernelOf;
 LILY_GPU_KERNELS(LILY_GPU_KERNEL_OF)
 #undef LILY_GPU_KERNEL_OF
 
+// Blocks of tile memory that a kernel prefetches into.
+template <class Arguments>
+constexpr uint tile_blocks() {
+  if constexpr (requires { Arguments::tile_blocks; }) {
+    return Arguments::tile_blocks;
+  } else {
+    return 0;
+  }
+}
+
 // What a driver needs to launch a kernel; the grid comes with each dispatch.
 struct KernelInfo {
   std::string_view name;
   uint threads;
   std::size_t argument_bytes;
+  uint tile_blocks;
 };
-#define LILY_GPU_KERNEL_INFO(K) KernelInfo{#K, K::threads, sizeof(K)},
+#define LILY_GPU_KERNEL_INFO(K) KernelInfo{#K, K::threads, sizeof(K), tile_blocks<K>()},
 inline constexpr std::array<KernelInfo, kKernelCount> kKernels{LILY_GPU_KERNELS(LILY_GPU_KERNEL_INFO)};
 #undef LILY_GPU_KERNEL_INFO
 

@@ -2,8 +2,19 @@
 #pragma once
 
 #define LILY_GPU_KERNELS(KERNEL) \
+  KERNEL(EmbedRow)               \
+  KERNEL(NormProject)            \
+  KERNEL(HeadProject)            \
+  KERNEL(AddProject)             \
+  KERNEL(AddGatedProject)        \
+  KERNEL(AttentionPrepare)       \
+  KERNEL(AttentionSplit)         \
+  KERNEL(AttentionCombine)       \
+  KERNEL(DeltaStep)              \
+  KERNEL(DeltaWindow)            \
+  KERNEL(ExpertGateUp)           \
+  KERNEL(ExpertDown)             \
   KERNEL(TopExperts)             \
   KERNEL(CountExperts)           \
   KERNEL(ExpertOffsets)          \
-  KERNEL(SortByExpert)           \
-  KERNEL(DeltaScan)
+  KERNEL(SortByExpert)

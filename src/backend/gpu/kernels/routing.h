@@ -2,45 +2,19 @@
 #pragma once
 #include "backend/gpu/dialect/gpu.h"
 #include "backend/gpu/kernels/args/routing.h"
+#include "backend/gpu/kernels/choose.h"
 
 using namespace lily::gpu;
 
 GPU_KERNEL(TopExperts) {
-  const uint per_lane = TopExperts::max_experts / 32;
   uint token = t.group.x * TopExperts::tokens_per_group + t.simd;
   if (token >= a.tokens) return;  // a whole simdgroup
-  float v[per_lane];
-  GPU_UNROLL for (uint j = 0; j < per_lane; ++j) {
-    uint expert = j * 32 + t.lane;
-    v[j] = expert < a.experts ? a.logits[ulong(token) * a.stride + expert] : -1e30f;
-  }
-  float largest = 0.0f, mine = 0.0f, sum = 0.0f;
-  uint chosen = 0;
-  for (uint pick = 0; pick < a.picks; ++pick) {
-    float best = v[0];
-    uint where = t.lane;
-    GPU_UNROLL for (uint j = 1; j < per_lane; ++j) {
-      if (v[j] > best) {
-        best = v[j];
-        where = j * 32 + t.lane;
-      }
-    }
-    float top = simd_max(best);
-    uint expert = simd_min(best == top ? where : ~0u);  // ties go to the lower expert
-    GPU_UNROLL for (uint j = 0; j < per_lane; ++j) {
-      if (expert == j * 32 + t.lane) v[j] = -1e30f;
-    }
-    if (pick == 0) largest = top;
-    float weight = exp(top - largest);
-    sum += weight;
-    if (t.lane == pick) {
-      mine = weight;
-      chosen = expert;
-    }
-  }
+  uint expert;
+  float weight;
+  choose_experts(a.logits + ulong(token) * a.stride, a.experts, a.picks, t.lane, expert, weight);
   if (t.lane < a.picks) {
-    a.expert[token * a.picks + t.lane] = chosen;
-    a.weight[token * a.picks + t.lane] = mine / sum;
+    a.expert[token * a.picks + t.lane] = expert;
+    a.weight[token * a.picks + t.lane] = weight;
   }
 }
 
