@@ -41,6 +41,21 @@ apt_install() {
     > /dev/null
 }
 
+# A clang that reads the GPU kernels as Metal Shading Language: 16 or newer, of which Debian has one or another.
+install_msl_checkers() {
+  local version
+  for version in 16 17 18 19 20 21; do
+    { command -v "clang++-$version" && command -v "clang-query-$version" && command -v "clang-tidy-$version"; } \
+      > /dev/null && return 0
+  done
+  for version in 16 19 17 18 20 21; do
+    apt-cache show "clang-tools-$version" > /dev/null 2>&1 || continue
+    apt_install "clang-$version" "clang-tools-$version" "clang-tidy-$version"
+    return 0
+  done
+  echo "setup: notice: no clang of version 16 or newer; the check of the kernels for Metal will be skipped" >&2
+}
+
 # Python packages of the tests, at fixed versions, in a virtual environment of the build folder.
 install_python_peers() {
   local wanted=$1 environment=$2
@@ -74,6 +89,7 @@ install_node_peers() {
 
 if command -v dpkg-query > /dev/null; then
   install_debian_packages
+  if $with_tests; then install_msl_checkers; fi
 elif [[ "$(uname)" == Darwin ]]; then
   command -v cmake > /dev/null && command -v ninja > /dev/null || {
     echo "setup: install with Homebrew: brew install cmake ninja ccache pkg-config fmt spdlog cli11" \

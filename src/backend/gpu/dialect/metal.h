@@ -62,7 +62,10 @@ GPU_FN float bf16_lo(uint w) { return as_type<float>(w << 16); }
 GPU_FN float bf16_hi(uint w) { return as_type<float>(w & 0xffff0000u); }
 GPU_FN uint bf16_pack(float lo, float hi) { return as_type<uint>(bfloat2{bfloat(lo), bfloat(hi)}); }
 GPU_FN uint half_pack(float lo, float hi) { return as_type<uint>(half2{half(lo), half(hi)}); }
-GPU_FN float2 half_unpack(uint w) { return float2(as_type<half2>(w)); }
+GPU_FN float2 half_unpack(uint w) {
+  half2 h = as_type<half2>(w);
+  return float2{float(h.x), float(h.y)};
+}
 
 GPU_FN uint atomic_add(out<atomic_uint> p, uint v) {
   return atomic_fetch_add_explicit(p, v, memory_order_relaxed);
