@@ -1,6 +1,7 @@
 # What the ARM project compiles, from the repository's root: the kernels with what they need, and their tests.
 set(LILY_ARM_SOURCES
   src/backend/cpu/kernels_generic.cpp
+  src/backend/cpu/kernels_i8mm.cpp
   src/backend/cpu/kernels_neon.cpp
   src/backend/cpu/packed_matrix.cpp
   src/backend/cpu/routing.cpp

@@ -137,6 +137,7 @@ const Kernels& amx_kernels();
 #endif
 #if defined(__aarch64__)
 const Kernels& neon_kernels();
+const Kernels& i8mm_kernels();
 #endif
 
 }  // namespace lily::cpu

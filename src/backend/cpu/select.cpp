@@ -51,17 +51,21 @@ bool has_amx() {
 #endif
 }
 #elif defined(__aarch64__)
-bool has_dot_product() {
-#if defined(__linux__)
-  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
-#elif defined(__APPLE__)
+#if defined(__APPLE__)
+bool has_feature(const char* name) {
   int value = 0;
   std::size_t size = sizeof value;
-  return sysctlbyname("hw.optional.arm.FEAT_DotProd", &value, &size, nullptr, 0) == 0 && value != 0;
-#else
-  return false;
-#endif
+  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
 }
+bool has_dot_product() { return has_feature("hw.optional.arm.FEAT_DotProd"); }
+bool has_matrix_product() { return has_feature("hw.optional.arm.FEAT_I8MM"); }
+#elif defined(__linux__)
+bool has_dot_product() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+bool has_matrix_product() { return (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
+#else
+bool has_dot_product() { return false; }
+bool has_matrix_product() { return false; }
+#endif
 #endif
 
 }  // namespace
@@ -76,6 +80,7 @@ std::vector<const Kernels*> available_kernels() {
   if (has_avx512() && has_amx()) tables.push_back(&amx_kernels());
 #elif defined(__aarch64__)
   if (has_dot_product()) tables.push_back(&neon_kernels());
+  if (has_dot_product() && has_matrix_product()) tables.push_back(&i8mm_kernels());
 #endif
   return tables;
 }
