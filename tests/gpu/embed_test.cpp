@@ -9,7 +9,7 @@ class Embed : public DeviceTest {};
 
 TEST_P(Embed, RowsAreDecodedExactly) {
   for (const AffineFormat format :
-       {AffineFormat{128, 4, 64}, AffineFormat{256, 8, 64}, AffineFormat{320, 4, 32}}) {
+       {AffineFormat{128, 4, 64}, AffineFormat{256, 8, 64, 2}, AffineFormat{320, 4, 32}}) {
     constexpr int kVocabulary = 9;
     const AffineMatrix matrix(kVocabulary, format, random_bits());
     const std::size_t words = static_cast<std::size_t>(format.columns * format.bits / 32) * kVocabulary;

@@ -13,6 +13,7 @@ constexpr float kEps = 1e-6F;
 
 struct Shape {
   uint hidden, experts, picks, expert_size, shared_size, tokens;
+  int bits;
 };
 
 // A stack of experts below each other is one matrix of experts * rows rows, since rows are whole tiles.
@@ -21,21 +22,22 @@ class Experts : public DeviceTest {
   in<uchar> upload_blocks(const AffineMatrix& matrix) {
     return reinterpret_cast<in<uchar>>(upload(matrix.packed()));
   }
-  AffineMatrix matrix(uint rows, uint columns) {
-    return {static_cast<int>(rows), {static_cast<int>(columns), 4, 64}, random_bits()};
+  AffineMatrix matrix(uint rows, uint columns, int bits) {
+    return {static_cast<int>(rows), {static_cast<int>(columns), bits, 64, bits / 4}, random_bits()};
   }
 };
 
 TEST_P(Experts, GateUpAndDownAgreeWithTheFormula) {
-  for (const Shape shape : {Shape{128, 32, 8, 64, 64, 2}, Shape{256, 12, 4, 64, 128, 1},
-                            Shape{2048, 16, 8, 512, 512, 1}, Shape{320, 256, 1, 320, 64, 3}}) {
-    const AffineMatrix gate = matrix(shape.experts * shape.expert_size, shape.hidden);
-    const AffineMatrix up = matrix(shape.experts * shape.expert_size, shape.hidden);
-    const AffineMatrix shared_gate = matrix(shape.shared_size, shape.hidden);
-    const AffineMatrix shared_up = matrix(shape.shared_size, shape.hidden);
-    const AffineMatrix down = matrix(shape.experts * shape.hidden, shape.expert_size);
-    const AffineMatrix shared_down = matrix(shape.hidden, shape.shared_size);
-    const uint stride = (shape.experts + 16) / 16 * 16;
+  for (const Shape shape :
+       {Shape{128, 32, 8, 64, 64, 2, 4}, Shape{256, 12, 4, 64, 128, 1, 8}, Shape{2048, 16, 8, 512, 512, 1, 4},
+        Shape{320, 256, 1, 320, 64, 3, 4}, Shape{2048, 12, 8, 512, 512, 1, 8}}) {
+    const AffineMatrix gate = matrix(shape.experts * shape.expert_size, shape.hidden, shape.bits);
+    const AffineMatrix up = matrix(shape.experts * shape.expert_size, shape.hidden, shape.bits);
+    const AffineMatrix shared_gate = matrix(shape.shared_size, shape.hidden, shape.bits);
+    const AffineMatrix shared_up = matrix(shape.shared_size, shape.hidden, shape.bits);
+    const AffineMatrix down = matrix(shape.experts * shape.hidden, shape.expert_size, shape.bits);
+    const AffineMatrix shared_down = matrix(shape.hidden, shape.shared_size, shape.bits);
+    const uint gate_row = (shape.experts + 15) / 16 * 16, stride = gate_row + 16;
     const std::vector<float> x = uniforms(std::size_t{shape.tokens} * shape.hidden, -2, 2);
     const std::vector<float> factor = uniforms(shape.hidden, 0.5F, 1.5F);
     const std::vector<float> logits = uniforms(std::size_t{shape.tokens} * stride, -3, 3);
@@ -56,15 +58,18 @@ TEST_P(Experts, GateUpAndDownAgreeWithTheFormula) {
     g.picks = shape.picks;
     g.expert_size = shape.expert_size;
     g.shared_size = shape.shared_size;
-    g.pairs_per_group = 2;
+    g.planes = static_cast<uint>(shape.bits / 4);
+    const uint pairs = shape.hidden == 2048 && shape.bits == 8 ? 1 : 2;
+    g.pairs_per_group = pairs;
     g.logits_stride = stride;
     g.eps = kEps;
-    run(g, {divide_up(width / 16, 2), shape.tokens});
+    run(g, {divide_up(width / 16, pairs), shape.tokens});
 
     const std::vector<float> before = uniforms(x.size(), -5, 5);
     float* residual = upload(before);
     run(ExpertDown{upload_blocks(down), upload_blocks(shared_down), activations, g.logits, residual,
-                   shape.hidden, shape.experts, shape.picks, shape.expert_size, shape.shared_size, stride},
+                   shape.hidden, g.planes, shape.experts, shape.picks, shape.expert_size, shape.shared_size,
+                   gate_row, stride},
         {shape.hidden / 16, shape.tokens});
     const auto found_activations = download(activations, std::size_t{shape.tokens} * width);
     const auto found = download(residual, before.size());
@@ -81,14 +86,14 @@ TEST_P(Experts, GateUpAndDownAgreeWithTheFormula) {
       const auto choices =
           reference::choose_experts(token_logits.subspan(0, shape.experts), static_cast<int>(shape.picks));
       const auto activation = [&](const AffineMatrix& g_matrix, const AffineMatrix& u_matrix, uint index) {
-        const auto gate_row = g_matrix.multiply(static_cast<int>(index), h);
-        const auto up_row = u_matrix.multiply(static_cast<int>(index), h);
-        const double value = reference::silu(gate_row.value);
+        const auto gate_product = g_matrix.multiply(static_cast<int>(index), h);
+        const auto up_product = u_matrix.multiply(static_cast<int>(index), h);
+        const double value = reference::silu(gate_product.value);
         // silu's slope is at most 1.1.
-        return AffineMatrix::Product{value * up_row.value,
-                                     std::fabs(value) * up_row.bound +
-                                         1.1 * gate_row.bound * std::fabs(up_row.value) +
-                                         1e-6 * std::fabs(value * up_row.value) + 1e-6};
+        return AffineMatrix::Product{value * up_product.value,
+                                     std::fabs(value) * up_product.bound +
+                                         1.1 * gate_product.bound * std::fabs(up_product.value) +
+                                         1e-6 * std::fabs(value * up_product.value) + 1e-6};
       };
       for (uint i = 0; i < width; ++i) {
         const uint slot = std::min(i / shape.expert_size, shape.picks), inner = i - slot * shape.expert_size;
@@ -105,8 +110,7 @@ TEST_P(Experts, GateUpAndDownAgreeWithTheFormula) {
         for (uint slot = 0; slot <= shape.picks; ++slot) {
           const bool chosen = slot < shape.picks;
           const uint size = chosen ? shape.expert_size : shape.shared_size;
-          const double weight =
-              chosen ? choices[slot].weight : reference::sigmoid(token_logits[shape.experts]);
+          const double weight = chosen ? choices[slot].weight : reference::sigmoid(token_logits[gate_row]);
           std::vector<double> v;
           for (uint j = 0; j < size; ++j) {
             v.push_back(weight * found_activations[token * width + slot * shape.expert_size + j]);

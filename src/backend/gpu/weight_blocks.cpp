@@ -14,7 +14,7 @@ constexpr int kLaneInputs = 16;  // of one lane in a group
 // Eight codes of `plane`, lowest input first.
 std::uint32_t eight_codes(const AffineRow& row, const AffineFormat& format, int column, int plane) {
   if (row.codes == nullptr || column >= format.columns) return 0;
-  if (format.bits == 4) return row.codes[column / 8];
+  if (format.bits == 4) return plane == 0 ? row.codes[column / 8] : 0;
   std::uint32_t word = 0;
   for (int i = 0; i < 8; ++i) {
     const std::uint32_t code = row.codes[(column + i) / 4] >> (8 * ((column + i) % 4)) & 255U;
@@ -32,6 +32,7 @@ Factors factors_of(const AffineRow& row, const AffineFormat& format, int column,
   if (row.codes == nullptr || column >= format.columns) return {};
   const int group = column / format.group_size;
   if (plane == 0) return {row.scales[group], row.biases[group]};
+  if (format.bits == 4) return {};
   return {float_to_bf16(16 * bf16_to_float(row.scales[group])), 0};  // exact: a power of two
 }
 
@@ -43,7 +44,7 @@ void pack_tile(std::span<const AffineRow> rows, const AffineFormat& format, std:
     return static_cast<std::size_t>(index) < rows.size() ? rows[static_cast<std::size_t>(index)] : kNoRow;
   };
   for (int block = 0; block < format.blocks(); ++block) {
-    for (int plane = 0; plane < format.planes(); ++plane, out += WeightBlock::bytes) {
+    for (int plane = 0; plane < format.planes; ++plane, out += WeightBlock::bytes) {
       for (int lane = 0; lane < 32; ++lane) {
         const int g = lane / 4, c = lane % 4;
         const int first = block * static_cast<int>(WeightBlock::inputs);

@@ -20,14 +20,15 @@ struct AffineFormat {
   int columns = 0;      // a multiple of 64
   int bits = 4;         // 4 or 8
   int group_size = 64;  // 64 or 128
-  int planes() const { return bits / 4; }
+  int planes = 1;       // at least bits / 4; a plane more than needed is zero
+
   int blocks() const {
-    return (columns + static_cast<int>(WeightBlock::inputs) - 1) / static_cast<int>(WeightBlock::inputs);
+    constexpr int kInputs = WeightBlock::inputs;
+    return (columns + kInputs - 1) / kInputs;
   }
+  int parts() const { return blocks() * planes; }
   // Of one tile of 16 rows.
-  std::size_t tile_bytes() const {
-    return static_cast<std::size_t>(blocks() * planes()) * WeightBlock::bytes;
-  }
+  std::size_t tile_bytes() const { return static_cast<std::size_t>(parts()) * WeightBlock::bytes; }
 };
 
 // Writes one tile of up to 16 rows: [input block][plane].

@@ -10,8 +10,8 @@ namespace lily::gpu {
 
 // activations = silu(gate h) * (up h) for every slot, h = x / sqrt(mean(x^2) + eps) * factor.
 // Row tiles of gate and up come in pairs; threadgroup g takes pairs g * pairs_per_group and on.
-// Grid: (pairs / pairs_per_group rounded up, tokens) with pairs = picks * expert_size / 16 + shared_size
-// / 16.
+// Grid: (pairs / pairs_per_group rounded up, tokens), pairs = (picks * expert_size + shared_size) / 16.
+// 2 * pairs_per_group * input blocks * planes must fit tile_blocks.
 struct ExpertGateUp {
   enum : uint {
     threads = 512,
@@ -21,12 +21,12 @@ struct ExpertGateUp {
     max_pairs = 2,
     tile_blocks = 32
   };
-  in<uchar> gate, up;                // [experts][expert_size / 16][blocks]
-  in<uchar> shared_gate, shared_up;  // [shared_size / 16][blocks]
+  in<uchar> gate, up;                // [experts][expert_size / 16][blocks][planes]
+  in<uchar> shared_gate, shared_up;  // [shared_size / 16][blocks][planes]
   in<float> x, factor;
   in<float> logits;        // [tokens][logits_stride]
   out<float> activations;  // [tokens][picks * expert_size + shared_size]
-  uint inputs, experts, picks, expert_size, shared_size, pairs_per_group, logits_stride;
+  uint inputs, planes, experts, picks, expert_size, shared_size, pairs_per_group, logits_stride;
   float eps;
   struct Shared {
     uint4 codes[max_inputs / 8];
@@ -34,25 +34,24 @@ struct ExpertGateUp {
     float sums[16 * (tile_blocks + 2 * max_pairs)];
     float squares[threads / 32];
     uint expert[max_picks];
-    float weight[max_picks];
     TileBarrier barrier;
   };
 };
 
 // residual += sum over slots of weight * (down activations); the shared expert's weight is the sigmoid of
-// logit `experts`. Grid: (rows / 16, tokens); every slot's inputs are padded to whole blocks.
+// logit `gate_row`. Grid: (rows / 16, tokens); every slot's inputs are padded to whole blocks.
 struct ExpertDown {
-  enum : uint { threads = 512, max_experts = 256, max_picks = 8, max_blocks = 18, tile_blocks = 18 };
-  in<uchar> down;         // [experts][rows / 16][blocks of expert_size]
-  in<uchar> shared_down;  // [rows / 16][blocks of shared_size]
+  enum : uint { threads = 512, max_experts = 256, max_picks = 8, max_blocks = 18, tile_blocks = 36 };
+  in<uchar> down;         // [experts][rows / 16][blocks of expert_size][planes]
+  in<uchar> shared_down;  // [rows / 16][blocks of shared_size][planes]
   in<float> activations;  // [tokens][picks * expert_size + shared_size]
   in<float> logits;       // [tokens][logits_stride]
   out<float> residual;    // [tokens][rows]
-  uint rows, experts, picks, expert_size, shared_size, logits_stride;
+  uint rows, planes, experts, picks, expert_size, shared_size, gate_row, logits_stride;
   struct Shared {
     uint4 codes[max_blocks * 32];
     InputGroup groups[max_blocks * 4];
-    float sums[16 * (max_blocks + 1)];
+    float sums[16 * (tile_blocks + 1)];
     uint expert[max_picks];
     float weight[max_picks + 1];
     TileBarrier barrier;
