@@ -62,8 +62,9 @@ class DeviceTest : public ::testing::TestWithParam<DeviceCase> {
   }
   template <class Arguments>
   void run(const Arguments& arguments, Grid grid) {
-    const Dispatch dispatch = make_dispatch(arguments, grid);
-    device_->run({&dispatch, 1});
+    Plan plan;
+    plan.add(arguments, grid, {}, {});
+    device_->run(plan);
   }
 
   float uniform(float low, float high) { return std::uniform_real_distribution<float>(low, high)(random_); }

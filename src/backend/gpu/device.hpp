@@ -1,39 +1,15 @@
 // One machine that runs kernels: memory, copies, dispatches. Each driver implements this and nothing else.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstring>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
-#include "backend/gpu/kernels/kernels.hpp"
+#include "backend/backend.hpp"
+#include "backend/gpu/plan.hpp"
 
 namespace lily::gpu {
-
-// Threadgroups of a dispatch.
-struct Grid {
-  uint x = 1, y = 1, z = 1;
-};
-
-constexpr std::size_t kMaxArgumentBytes = 256;
-
-// A kernel, its arguments and its grid.
-struct Dispatch {
-  KernelId kernel{};
-  Grid grid;
-  alignas(8) std::array<std::byte, kMaxArgumentBytes> arguments{};
-};
-
-template <class Arguments>
-Dispatch make_dispatch(const Arguments& arguments, Grid grid) {
-  static_assert(sizeof(Arguments) <= kMaxArgumentBytes);
-  Dispatch dispatch{KernelOf<Arguments>::kId, grid, {}};
-  std::memcpy(dispatch.arguments.data(), &arguments, sizeof arguments);
-  return dispatch;
-}
 
 // Device memory. The address is the device's: only drivers and kernels look behind it.
 class DeviceMemory {
@@ -76,6 +52,9 @@ class Device {
   virtual ~Device() = default;
 
   virtual std::string description() const = 0;  // "emulator (2 threads)"
+  // Threadgroups that run at once: kernels that split their work evenly make this many.
+  virtual uint multiprocessors() const = 0;
+  virtual backend::MachineLimits measure_limits() = 0;
 
   // Zeroed, aligned to 256 bytes. Throws Error(out_of_memory) naming `what` and the size.
   virtual DeviceMemory allocate(std::size_t bytes, const char* what) = 0;
@@ -84,8 +63,8 @@ class Device {
   virtual void read(const void* from, std::span<std::byte> to) = 0;
   virtual void clear(void* address, std::size_t bytes) = 0;
 
-  // Dispatches in order; each sees what the ones before it wrote. May return before they are done.
-  virtual void run(std::span<const Dispatch> dispatches) = 0;
+  // Each dispatch sees what those of lower levels wrote. May return before they are done.
+  virtual void run(const Plan& plan) = 0;
   // Waits for all work; faults of kernels appear here at the latest.
   virtual void finish() = 0;
 

@@ -19,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/gpu/device.hpp"
+#include "backend/gpu/dispatch.hpp"
 #include "base/thread_pool.hpp"
 
 namespace lily::gpu::emulator {
@@ -44,7 +44,8 @@ Kernel make_kernel(const char* name, void (*entry)(const void*, void*, Thread)) 
           entry};
 }
 
-// The order in which lanes and simdgroups run between meetings, and threadgroups in a grid.
+// The order in which lanes and simdgroups run between meetings, threadgroups in a grid, and dispatches of one
+// level of a plan.
 enum class LaneOrder { forward, backward, shuffled };
 
 struct Statistics {
