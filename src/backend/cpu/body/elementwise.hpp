@@ -100,7 +100,8 @@ void convolve(const float* const* rows, const float* weights, int taps, int chan
 std::uint64_t read_stream(const std::byte* data, std::size_t bytes) { return Simd::read_stream(data, bytes); }
 
 double integer_peak(std::int64_t rounds, std::int32_t* sink) {
-  constexpr int kChains = 12;  // independent sums hide the latency
+  // Independent sums hide the latency; more than the registers hold would be moved to memory and back.
+  constexpr int kChains = Simd::kAttentionTile < 12 ? Simd::kAttentionTile : 12;
   alignas(64) std::byte codes_memory[64];
   alignas(64) std::int8_t quads[4 * kChains];
   for (int i = 0; i < 64; ++i) codes_memory[i] = static_cast<std::byte>(i % 16);
