@@ -6,6 +6,7 @@
 #include "backend/reference/scalar.hpp"
 #include "base/bf16.hpp"
 #include "gpu/device_test.hpp"
+#include "gpu/rope_turns.hpp"
 #include "gpu/tolerances.hpp"
 
 namespace lily::gpu {
@@ -13,15 +14,6 @@ namespace {
 
 constexpr std::size_t kDim = AttentionSplit::dim;
 constexpr double kTheta = 1e7, kEps = 1e-6;
-
-std::vector<ulong> turns_table() {
-  std::vector<ulong> turns;
-  for (int j = 0; j < 32; ++j) {
-    const long double fraction = std::pow(static_cast<long double>(kTheta), -j / 32.0L) / (2 * M_PIl);
-    turns.push_back(static_cast<ulong>(std::ldexp(fraction, 64)));
-  }
-  return turns;
-}
 
 class Attention : public DeviceTest {};
 
@@ -37,7 +29,7 @@ TEST_P(Attention, PrepareNormalizesRotatesAndStores) {
     a.projection = upload(projection);
     a.q_norm = upload(q_norm);
     a.k_norm = upload(k_norm);
-    a.turns = upload(turns_table());
+    a.turns = upload(rope_turns(kTheta));
     a.position = upload(std::vector<uint>{position});
     float* queries = room<float>(kTokens * kHeads * kDim);
     a.queries = queries;

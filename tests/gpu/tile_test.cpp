@@ -20,13 +20,18 @@ struct TileProduct {
   in<half> x, w;
   out<float> y;
   struct Shared {
-    half x[16 * depth], w[32 * depth];
+    alignas(16) half x[16 * depth];
+    alignas(16) half w[32 * depth];
+    alignas(16) half w_transposed[depth * 32];
   };
 };
 GPU_KERNEL(TileProduct) {
   const uint ld = TileProduct::depth;
   for (uint i = t.lane; i < 16 * ld; i += 32) s.x[i] = a.x[i];
-  for (uint i = t.lane; i < 32 * ld; i += 32) s.w[i] = a.w[i];
+  for (uint i = t.lane; i < 32 * ld; i += 32) {
+    s.w[i] = a.w[i];
+    s.w_transposed[i % ld * 32 + i / ld] = a.w[i];
+  }
   group_barrier();
   Tile<float> c0, c1;
   tile_zero(c0);
@@ -35,7 +40,7 @@ GPU_KERNEL(TileProduct) {
     Tile<half> x, w0, w1;
     tile_load(x, s.x + k, ld, t.lane);
     tile_load_right(w0, s.w + k, ld, t.lane);
-    tile_load_right(w1, s.w + 16 * ld + k, ld, t.lane);
+    tile_load_right_transposed(w1, s.w_transposed + k * 32 + 16, 32, t.lane);
     tile_mma(c0, c1, x, w0, w1);
   }
   GPU_UNROLL for (uint i = 0; i < 8; ++i) {

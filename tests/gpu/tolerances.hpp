@@ -18,6 +18,11 @@ inline constexpr double kAttention = 1e-5;
 // A rotation by an angle that is off by 2^-24 of a turn at most; relative to the pair's length.
 inline constexpr double kRotation = 1e-6;
 
+// Prefill attention: queries and weights are halves, and so are values scaled from 8 bits. 2^-11 for each of
+// the two roundings of a term, which partly cancel in the sum; relative to the largest value. Scores of up to
+// 20 move a weight by 20 * 2^-11 / sqrt(256).
+inline constexpr double kAttentionHalves = 2e-3;
+
 // Storing a half: 2^-11 relative, with some room for the value being off by an fp32 rounding before.
 inline constexpr double kHalf = 0.501 / 1024;
 

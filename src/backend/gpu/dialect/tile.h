@@ -5,9 +5,11 @@
 //   tile_row(lane, i), tile_col(lane, i)   place of tile.v[i]
 //   tile_load(a, p, ld, lane)              left operand: 16 rows at p, ld values apart, in threadgroup memory
 //   tile_load_right(b, p, ld, lane)        right operand, stored the same way: [output][input]
+//   tile_load_right_transposed(b, p, ld, lane)   the same, stored [input][output]
 //   tile_mma(c0, c1, a, b0, b1)            c0 += a * transpose(b0), c1 += a * transpose(b1)
 //
-// All lanes of a simdgroup call these together. Values beyond 65,504 overflow a half, so a kernel scales its
+// All lanes of a simdgroup call these together. What is loaded is aligned to 16 bytes and ld is a multiple of
+// 8. Values beyond 65,504 overflow a half, so a kernel scales its
 // rows by a power of two before it rounds them.
 #pragma once
 
@@ -129,21 +131,62 @@ GPU_FN void tile_mma(ref<Tile<float>> c0, ref<Tile<float>> c1, cref<Tile<half>> 
 }
 #endif
 
+#if defined(__CUDACC__)
+// Four 8 x 8 matrices at once, of which lane l gives the address of row l % 8 of matrix l / 8.
 GPU_FN void tile_load(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
+  uint* v = reinterpret_cast<uint*>(tile.v);
+  uint from = uint(__cvta_generic_to_shared(p + (lane & 15) * ld + (lane >> 4) * 8));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "r"(from)
+               : "memory");
+}
+GPU_FN void tile_load_right(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
+  tile_load(tile, p, ld, lane);
+}
+GPU_FN void tile_load_right_transposed(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
+  uint* v = reinterpret_cast<uint*>(tile.v);
+  uint from = uint(__cvta_generic_to_shared(p + ((lane & 7) + (lane >> 4) * 8) * ld + (lane >> 3 & 1) * 8));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "r"(from)
+               : "memory");
+}
+#else
+GPU_FN void tile_load(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
+#if !defined(__METAL_VERSION__)
+  emulator::check_aligned(p, 16);
+  if (ld % 8 != 0) emulator::fault("a tile's rows are not aligned");
+#endif
   GPU_UNROLL for (uint i = 0; i < 8; ++i) tile.v[i] = p[tile_row(lane, i) * ld + tile_col(lane, i)];
 }
+// The tile with rows and columns exchanged.
+GPU_FN void tile_load_transposed(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
+  GPU_UNROLL for (uint i = 0; i < 8; ++i) tile.v[i] = p[tile_col(lane, i) * ld + tile_row(lane, i)];
+}
 #if defined(__METAL_VERSION__) && !defined(GPU_TENSOR_OPS)
-// simdgroup_matrix multiplies without transposing, so the right operand is transposed here.
+// simdgroup_matrix multiplies without transposing: value i belongs to output (i >> 2) * 8 + column + (i & 1)
+// and input (i >> 1 & 1) * 8 + row.
 GPU_FN void tile_load_right(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
   uint row = tile_row(lane, 0), column = tile_col(lane, 0);
   GPU_UNROLL for (uint i = 0; i < 8; ++i) {
     tile.v[i] = p[((i >> 2) * 8 + column + (i & 1)) * ld + (i >> 1 & 1) * 8 + row];
   }
 }
+GPU_FN void tile_load_right_transposed(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
+  uint row = tile_row(lane, 0), column = tile_col(lane, 0);
+  GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+    tile.v[i] = p[((i >> 1 & 1) * 8 + row) * ld + (i >> 2) * 8 + column + (i & 1)];
+  }
+}
 #else
 GPU_FN void tile_load_right(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
   tile_load(tile, p, ld, lane);
 }
+GPU_FN void tile_load_right_transposed(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
+  tile_load_transposed(tile, p, ld, lane);
+}
+#endif
 #endif
 
 }  // namespace lily::gpu

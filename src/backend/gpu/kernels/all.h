@@ -1,6 +1,9 @@
 // Every kernel's source.
 #pragma once
 #include "backend/gpu/kernels/attention.h"
+#include "backend/gpu/kernels/attention_decode.h"
+#include "backend/gpu/kernels/attention_int8.h"
+#include "backend/gpu/kernels/attention_prefill.h"
 #include "backend/gpu/kernels/delta_step.h"
 #include "backend/gpu/kernels/embed.h"
 #include "backend/gpu/kernels/experts.h"

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "backend/gpu/kernels/args/attention.h"
+#include "backend/gpu/kernels/args/attention_tiles.h"
 #include "backend/gpu/kernels/args/delta_net.h"
 #include "backend/gpu/kernels/args/embed.h"
 #include "backend/gpu/kernels/args/experts.h"

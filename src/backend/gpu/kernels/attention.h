@@ -5,7 +5,40 @@
 
 using namespace lily::gpu;
 
-// A lane holds dimensions 8 lane to 8 lane + 7; rotated pairs (j, j + 32) lie four lanes apart.
+namespace lily::gpu {
+
+// Dimensions 8 lane to 8 lane + 7 of a normalized and rotated head; rotated pairs (j, j + 32) lie four lanes
+// apart.
+GPU_FN void normalize_and_rotate(in<float> x, in<float> norm, in<ulong> turns, uint position, float eps,
+                                 uint lane, ref<float[8]> v) {
+  uint at = lane * 8;
+  float sum = 0.0f;
+  GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+    v[i] = x[at + i];
+    sum += v[i] * v[i];
+  }
+  float scale = rsqrt(simd_sum(sum) / float(AttentionPrepare::dim) + eps);
+  GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+    v[i] = v[i] * scale * norm[at + i];
+    float other = simd_shuffle_xor(v[i], 4);
+    if (lane < 8) {
+      // The angle in turns is position * turns, of which only the fraction counts: exact at every position.
+      uint fraction = uint((position * turns[(lane & 3) * 8 + i]) >> 32);
+      float angle = float(int(fraction)) * 1.4629180792671596e-9f;  // 2 pi / 2^32
+      float sine = sin(angle);
+      v[i] = v[i] * cos(angle) + (lane < 4 ? -other : other) * sine;
+    }
+  }
+}
+
+// A query, divided by 16 = sqrt(256).
+GPU_FN void store_query(out<float> query, uint lane, cref<float[8]> v) {
+  store4(query + lane * 8, float4{v[0], v[1], v[2], v[3]} * 0.0625f);
+  store4(query + lane * 8 + 4, float4{v[4], v[5], v[6], v[7]} * 0.0625f);
+}
+
+}  // namespace lily::gpu
+
 GPU_KERNEL(AttentionPrepare) {
   allow_next();
   wait_for_previous();
@@ -15,29 +48,11 @@ GPU_KERNEL(AttentionPrepare) {
   in<float> row = a.projection + ulong(token) * a.stride;
   in<float> x =
       query ? row + head * (2 * AttentionPrepare::dim) : row + a.k_row + kv_head * AttentionPrepare::dim;
-  in<float> norm = query ? a.q_norm : a.k_norm;
   uint at = t.lane * 8, position = a.position[0] + token;
-  float v[8], sum = 0.0f;
-  GPU_UNROLL for (uint i = 0; i < 8; ++i) {
-    v[i] = x[at + i];
-    sum += v[i] * v[i];
-  }
-  float scale = rsqrt(simd_sum(sum) / float(AttentionPrepare::dim) + a.eps);
-  GPU_UNROLL for (uint i = 0; i < 8; ++i) {
-    v[i] = v[i] * scale * norm[at + i];
-    float other = simd_shuffle_xor(v[i], 4);
-    if (t.lane < 8) {
-      // The angle in turns is position * turns, of which only the fraction counts: exact at every position.
-      uint fraction = uint((position * a.turns[(t.lane & 3) * 8 + i]) >> 32);
-      float angle = float(int(fraction)) * 1.4629180792671596e-9f;  // 2 pi / 2^32
-      float sine = sin(angle);
-      v[i] = v[i] * cos(angle) + (t.lane < 4 ? -other : other) * sine;
-    }
-  }
+  float v[8];
+  normalize_and_rotate(x, query ? a.q_norm : a.k_norm, a.turns, position, a.eps, t.lane, v);
   if (query) {
-    out<float> y = a.queries + (ulong(token) * a.heads + head) * AttentionPrepare::dim + at;
-    store4(y, float4{v[0], v[1], v[2], v[3]} * 0.0625f);
-    store4(y + 4, float4{v[4], v[5], v[6], v[7]} * 0.0625f);
+    store_query(a.queries + (ulong(token) * a.heads + head) * AttentionPrepare::dim, t.lane, v);
   } else {
     in<float> value = row + a.v_row + kv_head * AttentionPrepare::dim + at;
     float4 p = load4(value), q = load4(value + 4);

@@ -10,6 +10,11 @@
   KERNEL(AttentionPrepare)       \
   KERNEL(AttentionSplit)         \
   KERNEL(AttentionCombine)       \
+  KERNEL(AttentionPrepareInt8)   \
+  KERNEL(AttentionDecode)        \
+  KERNEL(AttentionDecodeInt8)    \
+  KERNEL(AttentionPrefill)       \
+  KERNEL(AttentionPrefillInt8)   \
   KERNEL(DeltaStep)              \
   KERNEL(DeltaWindow)            \
   KERNEL(ExpertGateUp)           \
