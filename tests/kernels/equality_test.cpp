@@ -157,7 +157,8 @@ void expect_same_products(const Kernels& special, const Kernels& base) {
       const RandomMatrix matrix(80, columns, planes);
       for (const bool exact : {true, false}) {
         for (const bool scattered : {true, false}) {
-          for (const int tokens : {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 64, 300}) {
+          for (const int tokens : {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 300}) {
+            if (tokens == 300 && columns > 64) continue;  // more than a panel of tiles: once is enough
             SCOPED_TRACE(::testing::Message() << planes << " planes, " << columns << " columns, " << tokens
                                               << " tokens, " << (exact ? "exact" : "fast"));
             const RandomRows rows(base, tokens, columns, exact, scattered);
