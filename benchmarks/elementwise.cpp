@@ -78,9 +78,10 @@ void add_elementwise_benchmarks() {
     kernels.silu_multiply(rows[0], rows[1], expert, rows[2]);
   });
   const int head_dim = dims.head_dim;
-  add_rows("sigmoid_multiply/head", head_dim, 3.0 * head_dim,
+  add_rows("sigmoid_multiply/head", head_dim, 4.0 * head_dim,
            [head_dim](const cpu::Kernels& kernels, Rows& rows) {
-             // A gate of 30 keeps what is multiplied again and again from sinking into denormals.
+             // A gate of 30, written each time, keeps what is multiplied again and again from sinking into
+             // denormals.
              std::fill_n(rows[0], head_dim, 30.0F);
              kernels.sigmoid_multiply(rows[0], head_dim, rows[1]);
            });

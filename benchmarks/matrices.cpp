@@ -41,25 +41,31 @@ struct Buffers {
 
 const char* activations(bool exact) { return exact ? "exact" : "fast"; }
 
-// One matrix after another from memory, its blocks shared out in pieces of about 96 KiB as in decode.
-void add_decode(const Shape& shape, bool exact) {
+// `together` matrices that lie apart, as the experts of a token do, from memory in one parallel loop: pieces
+// of about 96 KiB, as in decode.
+void add_decode(const Shape& shape, int together, bool exact) {
   const std::string name = std::string("decode/") + (shape.planes == 1 ? "4bit/" : "8bit/") + shape.name +
                            "/" + activations(exact);
-  const auto bytes = static_cast<double>(
-      PackedMatrix{nullptr, shape.rows, shape.columns / cpu::kGroup, shape.planes}.bytes());
-  add(name, Limit::memory, bytes, [shape, exact](const Machine& machine) -> Call {
+  const PackedMatrix sizes{nullptr, shape.rows, shape.columns / cpu::kGroup, shape.planes};
+  const double bytes = static_cast<double>(sizes.bytes()) * together;
+  add(name, Limit::memory, bytes, [shape, together, exact, sizes](const Machine& machine) -> Call {
     working_set().fill_matrices(shape.planes);
     const auto buffers = std::make_shared<Buffers>(machine, shape, 1, exact);
-    buffers->out.resize(static_cast<std::size_t>(buffers->stride));
-    const auto piece =
-        std::max<std::int64_t>(1, static_cast<std::int64_t>((96 << 10) / shape.matrix(0).block_bytes()));
-    return [machine, shape, buffers, piece, index = 0]() mutable {
-      const PackedMatrix matrix = shape.matrix(index++);
-      machine.pool.parallel_for(
-          matrix.blocks(), piece, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-            machine.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end),
-                                   buffers->rows.data(), 1, buffers->out.data(), 0);
-          });
+    buffers->out.resize(product(together, static_cast<int>(buffers->stride)));
+    const int piece = std::max(1, static_cast<int>((std::size_t{96} << 10) / sizes.block_bytes()));
+    const int pieces = (sizes.blocks() + piece - 1) / piece;
+    return [machine, shape, together, buffers, piece, pieces, index = 0]() mutable {
+      const auto run = [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const int chosen = static_cast<int>(i) / pieces, first = static_cast<int>(i) % pieces * piece;
+          const PackedMatrix matrix = shape.matrix(together == 1 ? index : (index + chosen) * 37);
+          machine.kernels.matmul(matrix, first, std::min(first + piece, matrix.blocks()),
+                                 buffers->rows.data(), 1,
+                                 buffers->out.data() + product(chosen, static_cast<int>(buffers->stride)), 0);
+        }
+      };
+      machine.pool.parallel_for(static_cast<std::int64_t>(together) * pieces, 1, run);
+      index += together;
     };
   });
 }
@@ -125,9 +131,10 @@ void add_matrix_benchmarks() {
   const Shape attention_in{"attention_in", dims.query_gate_rows() + 2 * dims.kv_rows(), hidden};
   const Shape head{"head", dims.vocabulary, hidden};
   for (const bool exact : {true, false}) {
-    for (const Shape& shape : {delta_in, delta_out, attention_in, gate_up, down, head, router}) {
-      add_decode(shape, exact);
-    }
+    for (const Shape& shape : {delta_in, delta_out, attention_in, head, router}) add_decode(shape, 1, exact);
+    const int active = dims.experts_per_token + 1;
+    add_decode(gate_up, active, exact);
+    add_decode(down, active, exact);
     for (const int tokens : {4, 16, 64}) {
       add_experts(gate_up, tokens, exact);
       add_experts(down, tokens, exact);
