@@ -22,8 +22,8 @@ struct Simd {
   // Pairs of products in 16 bits: at most 15 * 128 * 2 each, so eight fit before widening.
   using Dots = I;
   static constexpr bool kDotsNeedWidening = true;
-  // One core of a Zen 4, 16 tokens: 217 and 103 GOP/s fast and exact; with 3 and 1 tokens and all eight chunks
-  // unrolled 180 and 93, because more values then move between the 16 registers and memory.
+  // One core of a Zen 4, 16 tokens: 217 and 103 GOP/s fast and exact; with 3 and 1 tokens and all eight
+  // chunks unrolled 180 and 93, because more values then move between the 16 registers and memory.
   static constexpr int kChunkUnroll = 4;
   static constexpr int kTileBlocks = 1, kTileTokensFast = 4, kTileTokensExact = 2;
   static constexpr int kAttentionTile = 4;  // accumulators of 16 lanes
