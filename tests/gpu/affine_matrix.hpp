@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "backend/gpu/weight_blocks.hpp"
+#include "backend/gpu/weight_guard.hpp"
 #include "base/bf16.hpp"
 
 namespace lily::gpu {
 
 class AffineMatrix {
  public:
-  AffineMatrix(int rows, AffineFormat format, std::uint32_t seed)
+  // Weights go up to about `magnitude`.
+  AffineMatrix(int rows, AffineFormat format, std::uint32_t seed, float magnitude = 1)
       : rows_(rows),
         format_(format),
         codes_(static_cast<std::size_t>(rows) * words()),
@@ -24,7 +26,8 @@ class AffineMatrix {
     std::uniform_real_distribution<float> size(0.5F, 1.5F);
     const int codes = 1 << format.bits;
     for (std::size_t i = 0; i < scales_.size(); ++i) {
-      const float scale = (random() % 2 == 0 ? 1 : -1) * size(random) / static_cast<float>(codes);
+      const float scale =
+          (random() % 2 == 0 ? magnitude : -magnitude) * size(random) / static_cast<float>(codes);
       scales_[i] = float_to_bf16(scale);
       biases_[i] = float_to_bf16(-scale * static_cast<float>(codes) / 2);
     }
@@ -62,12 +65,16 @@ class AffineMatrix {
     return bf16_to_float(row(row_index).biases[column / format_.group_size]);
   }
 
+  float guard() const { return weight_guard(scales_, biases_, format_.bits); }
+
   // A product in fp64, and how far fp32 sums over inputs in 16 bits may be from it.
   struct Product {
     double value = 0;
     double bound = 0;
   };
   Product multiply(int row_index, std::span<const double> x) const;
+  // The same for weights rounded to halves and inputs that are halves.
+  Product multiply_halves(int row_index, std::span<const double> x) const;
 
  private:
   std::size_t words() const { return static_cast<std::size_t>(format_.columns * format_.bits / 32); }

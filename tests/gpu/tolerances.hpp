@@ -4,7 +4,8 @@
 namespace lily::gpu::tolerance {
 
 // Inputs of matrix-vector products are rounded to 1 / 32512 of their group's largest magnitude: half a step,
-// and a little for the step itself being rounded; relative to that magnitude and the sum of the codes' parts.
+// and a little for the step itself being rounded; relative to that magnitude and the sum of the weights'
+// magnitudes.
 inline constexpr double kInputStep = 0.51 / 32512;
 
 // fp32 sums of up to 72 blocks' parts and the roundings of scale, norm and gates; relative to the sum of
@@ -25,6 +26,9 @@ inline constexpr double kAttentionHalves = 2e-3;
 
 // Storing a half: 2^-11 relative, with some room for the value being off by an fp32 rounding before.
 inline constexpr double kHalf = 0.501 / 1024;
+
+// Below 2^-14 a half is a multiple of 2^-24.
+inline constexpr double kSubnormalHalf = 0.501 / 16777216;
 
 // Tile products: halves are exact, 16 x n products summed in fp32; relative to the sum of magnitudes.
 inline constexpr double kTile = 1e-6;

@@ -22,4 +22,15 @@
   KERNEL(TopExperts)             \
   KERNEL(CountExperts)           \
   KERNEL(ExpertOffsets)          \
-  KERNEL(SortByExpert)
+  KERNEL(SortByExpert)           \
+  KERNEL(NormRows)               \
+  KERNEL(GatedNormRows)          \
+  KERNEL(HalfRows)               \
+  KERNEL(TileProject)            \
+  KERNEL(TileAddProject)         \
+  KERNEL(TileGateUp)             \
+  KERNEL(SmallProject)           \
+  KERNEL(ExpertTiles)            \
+  KERNEL(ExpertTileGateUp)       \
+  KERNEL(ExpertTileDown)         \
+  KERNEL(ExpertCombine)
