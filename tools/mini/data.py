@@ -9,13 +9,10 @@ import threading
 import numpy
 import torch
 
-import schedule
 from conversations import Encoder
 from grammar.mixture import TrainingStream
 
-# Row lengths. A batch has rows of one length and always the same number of tokens, so that flat operations
-# have one shape.
-LENGTHS = (128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288)
+# A batch has rows of one length and always the same number of tokens, so that flat operations have one shape.
 BATCH_SLOTS = 49152
 WAITING_BATCHES = 60
 WAIT_SECONDS = 90  # without a batch for so long, the workers must have failed
@@ -25,9 +22,9 @@ WAIT_SECONDS = 90  # without a batch for so long, the workers must have failed
 HELD_BATCHES = 4
 
 
-def row_length(tokens):
+def row_length(tokens, lengths):
     """The shortest row that holds a conversation of so many tokens; one token is only ever a target."""
-    return next((length for length in LENGTHS if length >= tokens - 1), None)
+    return next((length for length in lengths if length >= tokens - 1), None)
 
 
 def pack(samples, length, rows):
@@ -41,14 +38,15 @@ def pack(samples, length, rows):
     return ids, weights
 
 
-def work(seed, slots, progress, batches):
+def work(seed, schedule, slots, progress, batches):
     """A worker: fills rows of every length and hands over a batch when its rows are full."""
-    encoder, stream, chance = Encoder(), TrainingStream(seed), random.Random(seed)
-    pools = {length: [] for length in LENGTHS if length <= slots}
+    encoder, stream = Encoder(), TrainingStream(seed, schedule.fine_tuning)
+    chance = random.Random(seed)
+    pools = {length: [] for length in schedule.lengths if length <= slots}
     while True:
         conversation = stream.next(schedule.longest_conversation(progress.value, chance))
         sample = encoder.encode(conversation)
-        length = row_length(len(sample[0]))
+        length = row_length(len(sample[0]), schedule.lengths)
         if length not in pools:
             continue
         pool = pools[length]
@@ -61,14 +59,16 @@ def work(seed, slots, progress, batches):
 class Loader:
     """Batches on the device: workers, and a thread that copies ahead."""
 
-    def __init__(self, seed, workers, slots, device):
+    def __init__(self, seed, schedule, workers, slots, device):
         context = multiprocessing.get_context("fork")
         self.progress = context.Value("d", 0.0)
         self.device = device
         self.made = context.Queue(WAITING_BATCHES)
         self.processes = [
             context.Process(
-                target=work, args=(f"{seed} {index}", slots, self.progress, self.made), daemon=True
+                target=work,
+                args=(f"{seed} {index}", schedule, slots, self.progress, self.made),
+                daemon=True,
             )
             for index in range(workers)
         ]

@@ -35,11 +35,11 @@ class Score:
     loss: float
 
 
-def batches(items, slots):
+def batches(items, lengths, slots):
     """(items, row length) with at most as many rows as a training batch has."""
     by_length = {}
     for item in items:
-        length = row_length(len(item.ids))
+        length = row_length(len(item.ids), lengths)
         if length is not None and length <= slots:
             by_length.setdefault(length, []).append(item)
     for length, own in sorted(by_length.items()):
@@ -48,10 +48,10 @@ def batches(items, slots):
             yield own[start : start + rows], length
 
 
-def evaluate(model, items, slots, device):
+def evaluate(model, items, lengths, slots, device):
     """Full batches with gradients on, as in training, so that nothing is compiled for evaluation alone."""
     exact, total, count = {}, 0.0, 0
-    for own, length in batches(items, slots):
+    for own, length in batches(items, lengths, slots):
         samples = [(item.ids, [0] * len(item.ids)) for item in own]
         for item, (_, weights) in zip(own, samples):
             weights[item.first : item.end] = [1] * (item.end - item.first)

@@ -43,5 +43,12 @@ def export(parameters, architecture, end_of_text, folder):
     write_json(folder / "config.json", hugging_face_config(architecture, end_of_text))
 
 
+def load_export(parameters, folder):
+    """The masters from an exported checkpoint: bf16 values, no state of an optimizer."""
+    for file in sorted(pathlib.Path(folder).glob("model-*.safetensors")):
+        for name, value in safetensors.torch.load_file(file).items():
+            parameters.view(parameters.masters, name).copy_(value)
+
+
 def write_json(path, value):
     path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

@@ -4,15 +4,44 @@ fla-core 0.6.0 refuses to run its chunk_bwd_dqkwg for gated rules on Hopper with
 compile it wrongly. Here batched matrix products do the same.
 """
 
+import fla.ops.common.chunk_delta_h as fla_states
+import fla.ops.common.chunk_o as fla_output
 import fla.ops.gated_delta_rule.chunk as fla_chunk
+import fla.ops.gated_delta_rule.chunk_fwd as fla_forward
+import fla.ops.gated_delta_rule.wy_fast as fla_wy
+import fla.ops.utils.cumsum as fla_cumsum
 import torch
 import torch.nn.functional as F
+from triton import Config
 
 from delta_rule import CHUNK, chunk_gradients, delta_rule
 
 MAX_ERROR = 0.1  # relative norm; bf16 explains about 0.01
 
 compiled_gradients = torch.compile(chunk_gradients, dynamic=True)
+
+# fla-core tries up to a dozen configurations a kernel, some again for every number of rows, which takes more
+# than a minute; these are among them.
+CONFIGURATIONS = (
+    (fla_cumsum.chunk_local_cumsum_scalar_kernel, Config({}, num_warps=2)),
+    (fla_forward.chunk_gated_delta_rule_fwd_kkt_solve_kernel, Config({"BK": 64}, num_warps=2)),
+    (fla_wy.recompute_w_u_fwd_kernel, Config({}, num_warps=4, num_stages=2)),
+    (fla_wy.prepare_wy_repr_bwd_kernel, Config({}, num_warps=4, num_stages=2)),
+    (
+        fla_states.chunk_gated_delta_rule_fwd_kernel_h_blockdim64,
+        Config({"BV": 32}, num_warps=4, num_stages=3),
+    ),
+    (
+        fla_states.chunk_gated_delta_rule_bwd_kernel_dhu_blockdim64,
+        Config({"BV": 32}, num_warps=4, num_stages=2),
+    ),
+    (fla_output.chunk_fwd_kernel_o, Config({"BK": 64, "BV": 64}, num_warps=4, num_stages=3)),
+    (fla_output.chunk_bwd_kernel_dv_local, Config({}, num_warps=4, num_stages=2)),
+)
+for tuned, configuration in CONFIGURATIONS:
+    while not hasattr(tuned, "configs"):  # the tuner lies below the heuristics
+        tuned = tuned.fn
+    tuned.configs = [configuration]
 
 
 def chunk_bwd_dqkwg(
@@ -44,6 +73,12 @@ def chunk_bwd_dqkwg(
 
 
 fla_chunk.chunk_bwd_dqkwg = chunk_bwd_dqkwg
+
+
+def cumulative_sums(log_decay):
+    """The sums within chunks as the forward and the backward pass take them."""
+    fla_chunk.chunk_local_cumsum(log_decay, chunk_size=CHUNK, scale=fla_chunk.RCP_LN2)
+    fla_chunk.chunk_local_cumsum(log_decay, chunk_size=CHUNK, reverse=True)
 
 
 def fast_delta_rule(q, k, v, log_decay, beta):

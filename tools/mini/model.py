@@ -30,16 +30,15 @@ class Embedding(torch.autograd.Function):
 
 class Model:
     """`weights` maps tensor names to tensors, which may change in place between calls. `fast` means a GPU
-    with fla-core: compiled parts and fused kernels."""
+    with fla-core and its fused kernels."""
 
-    def __init__(self, architecture, weights, fast):
+    def __init__(self, architecture, weights, fast, compiled_parts=()):
         self.architecture, self.weights, self.fast = architecture, weights, None
-        compiled = (
-            (lambda function: torch.compile(function, dynamic=False)) if fast else (lambda function: function)
-        )
-        self.delta_before, self.delta_after = map(compiled, delta_functions(architecture))
-        self.attention_before, self.attention_after = map(compiled, attention_functions(architecture))
-        self.head = compiled(head_function(architecture))
+        self.delta_before, self.delta_after = delta_functions(architecture)
+        self.attention_before, self.attention_after = attention_functions(architecture)
+        self.head = head_function(architecture)
+        for part in compiled_parts:
+            setattr(self, part, torch.compile(getattr(self, part), dynamic=False))
         if fast:  # its kernels can be imported on a GPU only
             import fast_delta_rule
 

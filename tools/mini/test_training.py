@@ -11,12 +11,13 @@ pytest.importorskip("jinja2", reason="the tests of training need jinja2")
 torch = pytest.importorskip("torch", reason="the tests of training need torch")
 safetensors_torch = pytest.importorskip("safetensors.torch", reason="the tests of training need safetensors")
 
-import schedule  # noqa: E402
 import train  # noqa: E402
+import warm_up  # noqa: E402
 from architecture import Architecture, tensors  # noqa: E402
 from conversations import ANSWER, FORCED, OTHER  # noqa: E402
-from data import BATCH_SLOTS, LENGTHS, pack, row_length  # noqa: E402
+from data import BATCH_SLOTS, pack, row_length  # noqa: E402
 from export import SHARD_BYTES, shards  # noqa: E402
+from schedule import FINE_TUNING, TRAINING, TRAINING_LENGTHS  # noqa: E402
 
 SMALL = Architecture(
     hidden=64,
@@ -60,6 +61,38 @@ def test_two_runs_train_export_and_evaluate(tmp_path):
     assert len(log["runs"]) == 2 and any(record["kind"] == "suite" for record in log["records"])
 
 
+def test_fine_tuning_begins_from_an_export(tmp_path):
+    def settings(**own):
+        small = dict(device="cpu", slots=512, workers=1, check_tasks=1, suite_tasks=1)
+        return train.Settings(state=own["out"] + ".pt", **small, **own)
+
+    out = [str(tmp_path / name) for name in ("first", "second")]
+    first = train.run(settings(wall=train.SAVE_SECONDS + 2, to=0.1, out=out[0]), SMALL, time.time())
+    trainer = train.Trainer(
+        settings(wall=1.0, to=1.0, out=out[1], fine_tune=out[0]), SMALL, time.time(), compiling=()
+    )
+    trainer.loader.stop()
+    assert trainer.step == 0 and trainer.schedule is FINE_TUNING
+    expected = first.parameters.masters.to(torch.bfloat16).float()
+    assert torch.equal(trainer.parameters.masters, expected)
+
+
+@pytest.mark.parametrize("part", [*warm_up.MODEL_PARTS, warm_up.OPTIMIZER])
+def test_every_part_is_compiled_with_its_gradients(part, monkeypatch):
+    compiled = []
+
+    def compile_plainly(function, **_):
+        compiled.append(function)
+        return function
+
+    monkeypatch.setattr(torch, "compile", compile_plainly)
+    if part == warm_up.OPTIMIZER:
+        warm_up.compile_optimizer(SMALL, "cpu")
+    else:
+        warm_up.compile_model_part(part, SMALL, 512, "cpu")
+    assert len(compiled) == (3 if part == warm_up.OPTIMIZER else 1)
+
+
 def test_the_loss_of_one_batch_falls():
     from model import Model
     from optimizer import Optimizer
@@ -90,24 +123,27 @@ def test_packing_shifts_weights_to_the_token_before():
 
 @pytest.mark.parametrize("tokens, length", [(1, 128), (129, 128), (130, 192), (12289, 12288), (12290, None)])
 def test_a_row_holds_one_token_more_than_its_length(tokens, length):
-    assert row_length(tokens) == length
+    assert row_length(tokens, TRAINING_LENGTHS) == length
 
 
-def test_every_row_length_fills_a_batch():
-    assert all(BATCH_SLOTS % length == 0 for length in LENGTHS)
+@pytest.mark.parametrize("schedule", [TRAINING, FINE_TUNING])
+def test_every_row_length_fills_a_batch(schedule):
+    assert all(BATCH_SLOTS % length == 0 for length in schedule.lengths)
+    assert schedule.lengths[-1] >= max(length for _, length in schedule.long_shares)
 
 
-def test_the_rate_rises_stays_and_falls():
-    assert schedule.rate(0.0, 0) < 0.01 and schedule.rate(0.3, 5000) == 1.0
-    assert schedule.rate(1.0, 5000) == pytest.approx(schedule.LAST_RATE)
+@pytest.mark.parametrize("schedule", [TRAINING, FINE_TUNING])
+def test_the_rate_rises_stays_and_falls(schedule):
+    assert schedule.rate(0.0, 0) < 0.01 and schedule.rate(0.2, 5000) == pytest.approx(schedule.peak_rate)
+    assert schedule.rate(1.0, 5000) == pytest.approx(schedule.last_rate)
     assert schedule.rate(0.6, 5000) > schedule.rate(0.8, 5000)
 
 
 def test_conversations_grow():
     chance = random.Random(1)
-    assert schedule.longest_conversation(0.0, chance) == 450
-    late = {schedule.longest_conversation(0.9, chance) for _ in range(500)}
-    assert late == {length for _, length in schedule.LONG_SHARES}
+    assert TRAINING.longest_conversation(0.0, chance) == 450
+    late = {TRAINING.longest_conversation(0.9, chance) for _ in range(500)}
+    assert late == {length for _, length in TRAINING.long_shares}
 
 
 def test_shards_are_small_and_complete():

@@ -1,51 +1,46 @@
-"""Trains lily-mini on one GPU, in one run or in several that follow each other.
+"""Training on one GPU, in one run or in several that follow each other; main.py is the command line.
 
-usage: train.py --wall SECONDS --to PROGRESS --state FILE --out FOLDER [--seed N]
-
-A run goes on from the state file if there is one, trains until --wall seconds after its start less what
-saving needs, brings the schedule's progress (0 to 1) to --to in that time, saves the state and exports the
-weights. The run that reaches 1 also evaluates the held-out tasks, with the exported weights and with
-quantized ones. Progress is measured in time, because what is limited is the time on the machine; the log also
-counts tokens.
+A run goes on from the state file if there is one, trains until `wall` seconds after its start less what
+saving needs, brings the schedule's progress (0 to 1) to `to` in that time, saves the state and exports the
+weights. The run that reaches 1 also evaluates the held-out tasks, with the exported weights and with quantized
+ones. Progress is measured in time, because what is limited is the time on the machine; the log also counts
+tokens.
 """
 
-import time
-
-STARTED = time.time()  # before torch is imported, which takes its time on a fresh machine
-
-import argparse
 import contextlib
 import dataclasses
 import json
 import multiprocessing
 import os
 import pathlib
+import time
 from concurrent.futures import ProcessPoolExecutor
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import held_out
-import schedule
+import warm_up
 from architecture import Architecture
 from conversations import ANSWER, DECISION, FORCED, OTHER, Encoder
 from cuda_graphs import BatchGraphs, OptimizerGraph
-from data import BATCH_SLOTS, LENGTHS, Loader
+from data import BATCH_SLOTS, Loader
 from evaluate import evaluate, prepare
-from export import export, write_json
+from export import export, load_export, write_json
 from model import Model
 from optimizer import Optimizer
 from parameters import Parameters
+from schedule import FINE_TUNING, TRAINING
 
 OTHER_WEIGHT = 0.02  # of text that the model only reads
 DECISION_WEIGHT = 4.0
 BALANCE_WEIGHT = 0.003
 LOG_SECONDS = 10
-CHECK_SECONDS = 90  # between quick evaluations, each with a saved state
+CHECK_SECONDS = 60  # between quick evaluations, each with a saved state and an export
 CHECK_TASKS = 30  # of each kind
 CHECK_SEED = 4242  # tasks of their own: the suite's are judged once, at the end
 SAVE_SECONDS = 12  # kept at the end of a run for saving and exporting
-FINAL_SECONDS = 45  # kept instead by the run that evaluates
+FINAL_SECONDS = 8  # kept instead by the run that evaluates
 FRESH_STATE = {"progress": 0.0, "step": 0, "slots": 0}
 
 
@@ -56,6 +51,7 @@ class Settings:
     state: str
     out: str
     seed: int = 1
+    fine_tune: str = ""
     device: str = "cuda"
     slots: int = BATCH_SLOTS
     workers: int = 13
@@ -115,9 +111,11 @@ def prepare_suite(per_kind):
 
 
 class Trainer:
-    def __init__(self, settings, architecture, started):
+    def __init__(self, settings, architecture, started, compiling):
         self.log = Log(started)
+        self.compiling = compiling
         self.settings, self.architecture = settings, architecture
+        self.schedule = FINE_TUNING if settings.fine_tune else TRAINING
         self.gpu = settings.device == "cuda"
         saved = pathlib.Path(settings.state).exists()
         state = (
@@ -127,7 +125,11 @@ class Trainer:
         self.runs, self.log.records = state["runs"], state["log"]
         # Workers are forked before anything touches the device.
         self.loader = Loader(
-            f"{settings.seed} {self.step}", settings.workers, settings.slots, settings.device
+            f"{settings.seed} {self.step}",
+            self.schedule,
+            settings.workers,
+            settings.slots,
+            settings.device,
         )
         self.loader.progress.value = self.first_progress
         # So is the one that prepares the suite, so that no time on the device goes into it.
@@ -149,7 +151,10 @@ class Trainer:
         if saved:
             self.parameters.masters.copy_(state["masters"])
             self.optimizer.load(state)
-        self.model = Model(architecture, self.parameters.weights, fast=self.gpu)
+        elif settings.fine_tune:
+            load_export(self.parameters, settings.fine_tune)
+        parts = warm_up.MODEL_PARTS if self.gpu else ()
+        self.model = Model(architecture, self.parameters.weights, self.gpu, parts)
         self.sums = Sums(settings.device)
         self.log.say(
             f"{self.parameters.size / 1e6:.2f} M parameters, {self.parameters.quantized_megabytes():.2f} MB "
@@ -174,6 +179,8 @@ class Trainer:
         starts, and whatever the machine cannot do shows at once."""
         if not self.gpu:
             return self.batch, self.optimizer.step
+        failed = warm_up.wait(self.compiling)
+        self.log.say("compiled", f"except {', '.join(failed)}" if failed else "every part")
         torch.cuda.synchronize()
         torch.cuda.set_stream(torch.cuda.Stream())
         for quantized in (True, False):
@@ -181,7 +188,7 @@ class Trainer:
         self.log.say("delta rule, relative errors", json.dumps(self.model.check_delta_rule()))
         pool = torch.cuda.graph_pool_handle()
         batches = BatchGraphs(self.batch, self.parameters.gradients, self.sums.values, pool)
-        for length in LENGTHS:
+        for length in self.schedule.lengths:
             rows = self.settings.slots // length
             ids = torch.randint(
                 0, self.architecture.vocabulary, (rows, length + 1), dtype=torch.int16, device="cuda"
@@ -198,16 +205,16 @@ class Trainer:
     def train_step(self, run_batch, run_optimizer, progress):
         """One step of the optimizer; returns the seconds it waited for data."""
         self.loader.progress.value = progress
-        self.parameters.refresh(progress >= schedule.QUANTIZED_FROM)
+        self.parameters.refresh(progress >= self.schedule.quantized_from)
         self.parameters.gradients.zero_()
-        count, waited = schedule.batches(progress), 0.0
+        count, waited = self.schedule.batches(progress), 0.0
         for _ in range(count):
             start = time.time()
             ids, codes = self.loader.next()
             waited += time.time() - start
             run_batch(ids, codes)
             self.slots += self.settings.slots
-        rate = schedule.rate(progress, self.step)
+        rate = self.schedule.rate(progress, self.step)
         self.step += 1
         self.optimizer.set_step(self.step, rate, 1.0 / count)
         run_optimizer()
@@ -236,6 +243,7 @@ class Trainer:
             if now - checked > CHECK_SECONDS:
                 self.check(progress, checks)
                 self.save_state(progress)  # a run that is cut off loses little
+                self.export()
                 checked = self.log.seconds()
         if self.gpu:
             torch.cuda.synchronize()
@@ -261,7 +269,7 @@ class Trainer:
             step=self.step,
             progress=round(progress, 4),
             slots=self.slots,
-            rate=round(schedule.rate(progress, self.step), 4),
+            rate=round(self.schedule.rate(progress, self.step), 4),
             loss=round(sums["answer_loss"] / answers, 4),
             right=round(sums["answer_right"] / answers, 4),
             other=round(sums["other_loss"] / others, 3),
@@ -272,7 +280,7 @@ class Trainer:
         )
 
     def check(self, progress, items):
-        score = evaluate(self.model, items, self.settings.slots, self.settings.device)
+        score = evaluate(self.model, items, self.schedule.lengths, self.settings.slots, self.settings.device)
         self.log.record(
             "check", step=self.step, progress=round(progress, 4), exact=score.exact, loss=score.loss
         )
@@ -303,7 +311,9 @@ class Trainer:
         result = {}
         for name, quantized in (("bf16", False), ("quantized", True)):
             self.parameters.refresh(quantized)
-            score = evaluate(self.model, items, self.settings.slots, self.settings.device)
+            score = evaluate(
+                self.model, items, self.schedule.lengths, self.settings.slots, self.settings.device
+            )
             result[name] = {"exact": score.exact, "loss": score.loss}
             result["tasks"] = score.counts
             self.log.record("suite", weights=name, exact=score.exact, loss=score.loss)
@@ -311,9 +321,10 @@ class Trainer:
         self.write_log()
 
 
-def run(settings, architecture, started):
-    """A whole run; `started` is the time from which `settings.wall` counts."""
-    trainer = Trainer(settings, architecture, started)
+def run(settings, architecture, started, compiling=()):
+    """A whole run; `started` is the time from which `settings.wall` counts, `compiling` are warm_up.py's
+    processes."""
+    trainer = Trainer(settings, architecture, started, compiling)
     # Only the flash kernel can be captured for every row length; elsewhere torch chooses.
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION]) if trainer.gpu else contextlib.nullcontext():
         reached = trainer.train()
@@ -322,23 +333,3 @@ def run(settings, architecture, started):
         if reached >= 1:
             trainer.evaluate_suite()
     return trainer
-
-
-def main():
-    parser = argparse.ArgumentParser(description="Train lily-mini; the top of the file says how.")
-    parser.add_argument("--wall", type=float, required=True, help="seconds this run may take in all")
-    parser.add_argument(
-        "--to", type=float, required=True, help="progress of the schedule at the end of this run"
-    )
-    parser.add_argument("--state", required=True, help="file the runs of one training hand on")
-    parser.add_argument(
-        "--out", required=True, help="folder of the exported checkpoint, the log and the evaluation"
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    torch.set_float32_matmul_precision("high")
-    torch._dynamo.config.cache_size_limit = 64  # layers share code and differ in weights only
-    run(Settings(**vars(parser.parse_args())), Architecture(), STARTED)
-
-
-if __name__ == "__main__":
-    main()

@@ -78,7 +78,7 @@ def draw_document(words, tokens):
     entities = list(dict.fromkeys(entity_name(words) for _ in range(count)))
     attributes = list(
         dict.fromkeys(
-            words.pick(words.attributes) if words.chance(0.85) else words.invented()
+            words.listed(words.attributes) if words.chance(0.85) else words.invented()
             for _ in range(words.pick([2, 3, 5, 8]))
         )
     )
@@ -111,7 +111,7 @@ def absent_pair(words, document):
     known = document.values()
     for _ in range(50):
         entity = words.pick(document.entities) if words.chance(0.7) else entity_name(words)
-        attribute = words.pick(document.attributes) if words.chance(0.6) else words.pick(words.attributes)
+        attribute = words.pick(document.attributes) if words.chance(0.6) else words.listed(words.attributes)
         if (entity, attribute) not in known:
             return entity, attribute
     return None

@@ -9,7 +9,7 @@ from .tool_requests import spoken
 def draw_object(words):
     fields = {}
     for _ in range(words.random.randint(1, 5)):
-        name = words.pick(words.attributes) if words.chance(0.55) else words.invented()
+        name = words.listed(words.attributes) if words.chance(0.55) else words.invented()
         kind = words.random.random()
         fields[name] = (
             words.random.randint(0, 9999)

@@ -3,6 +3,8 @@
 from .conversation import Conversation, assistant, maybe_system, user
 
 OPERATIONS = ("count", "first", "last", "summary", "after", "has", "repeat")
+# What the first training leaves weak comes up more often in the second.
+HARD_OPERATIONS = ("has", "has", "last")
 
 
 def numbered(items):
@@ -65,7 +67,8 @@ def turns(words, thinking, count):
         items.append(words.invented())
     text = "- " + "\n- ".join(items) if words.chance(0.35) else words.pick([", ", "\n"]).join(items)
     messages = []
-    for index, operation in enumerate(words.random.sample(OPERATIONS, count)):
+    operations = OPERATIONS + HARD_OPERATIONS if words.fresh else OPERATIONS
+    for index, operation in enumerate(words.random.sample(operations, count)):
         question, answer, thought = question_and_answer(words, operation, items, thinking)
         asked = (
             f"{words.pick(['List:', 'Here is a list:', 'My list:'])}\n{text}\n\n{question}"

@@ -14,6 +14,18 @@ TRAINING_SHARES = (
     (small_talk, 0.04),
 )
 
+# The second training goes where the first one left answers wrong.
+FINE_TUNING_SHARES = (
+    (tool_dialogues, 0.54),
+    (documents, 0.14),
+    (off_grammar, 0.09),
+    (lists, 0.08),
+    (json_answers, 0.07),
+    (arithmetic, 0.04),
+    (small_talk, 0.04),
+)
+FINE_TUNING_FRESH = 0.6  # the share of listed words replaced
+
 HELD_OUT_KINDS = {
     "one_call": tool_dialogues,
     "parallel_calls": tool_dialogues,
@@ -34,14 +46,15 @@ HELD_OUT_KINDS = {
 class TrainingStream:
     """Conversations without end; the seed decides them all."""
 
-    def __init__(self, seed):
-        self.words = Words(seed, held_out=False)
+    def __init__(self, seed, fine_tuning=False):
+        self.words = Words(seed, held_out=False, fresh=FINE_TUNING_FRESH if fine_tuning else 0.0)
+        self.shares = FINE_TUNING_SHARES if fine_tuning else TRAINING_SHARES
 
     def next(self, max_length):
         """A conversation of about `max_length` tokens at most."""
         self.words.forget()
         position = self.words.random.random()
-        for grammar, share in TRAINING_SHARES:
+        for grammar, share in self.shares:
             if position < share:
                 break
             position -= share

@@ -13,6 +13,7 @@ NO_TOOL = "I have no tool for that."
 # end of a call whether another follows.
 DECISIONS = (r"^", r"(?<=I need to )[^.]*\.", r"<function=", r"</tool_call>")
 SHARES = (("no_tool_fits", 0.15), ("talk", 0.05), ("parallel_calls", 0.22), ("one_call", 0.58))
+FRESH_SHARES = (("no_tool_fits", 0.22), ("talk", 0.03), ("parallel_calls", 0.34), ("one_call", 0.41))
 
 
 def one_call(words, tools, thinking, error_share=0.1):
@@ -57,11 +58,12 @@ def no_tool_fits(words, tools, thinking):
     """A request for a tool that is not among those of the prompt."""
     present = {tool.action for tool in tools}
     missing = [key for key in ACTIONS if key not in present]
-    absent = (
-        assistant_tool(words, words.pick(missing), set())
-        if words.chance(0.65)
-        else invented_tool(words, set())
-    )
+    if words.chance(0.4 if words.fresh else 0.65):
+        absent = assistant_tool(words, words.pick(missing), set())
+    else:
+        invented = [tool for tool in tools if not tool.action]
+        resembled = words.pick(invented) if words.fresh and invented and words.chance(0.25) else None
+        absent = invented_tool(words, set(), resembled)
     request = request_for(words, absent)
     return [user(request.text), assistant(NO_TOOL, f"I need to {request.purpose}. No tool fits.", thinking)]
 
@@ -109,12 +111,13 @@ def chain_conversation(words, thinking, tool_count):
 
 
 def draw_kind(words):
+    shares = FRESH_SHARES if words.fresh else SHARES
     position = words.random.random()
-    for kind, share in SHARES:
+    for kind, share in shares:
         if position < share:
             return kind
         position -= share
-    return SHARES[-1][0]
+    return shares[-1][0]
 
 
 def training_conversation(words, max_length):

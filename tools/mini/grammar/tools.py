@@ -35,8 +35,8 @@ def definition(name, description, properties, required):
 
 
 def tool_name(words, verb_kind, noun_kind):
-    verb = words.pick(words.tool_verbs[verb_kind]) if words.chance(0.8) else words.invented()
-    noun = words.pick(words.tool_nouns[noun_kind]) if words.chance(0.8) else words.invented()
+    verb = words.listed(words.tool_verbs[verb_kind]) if words.chance(0.8) else words.invented()
+    noun = words.listed(words.tool_nouns[noun_kind]) if words.chance(0.8) else words.invented()
     if words.chance(0.12):
         verb, noun = words.invented(), words.invented()
     shape = words.random.random()
@@ -58,13 +58,13 @@ def assistant_tool(words, key, taken):
     taken.add(name)
 
     roles = list(action.required) + [role for role in action.optional if words.chance(0.5)]
-    if words.chance(0.3):
+    if words.chance(0.5 if words.fresh else 0.3):
         words.random.shuffle(roles)
     fields = {}
     for role in roles:
         candidates = [field for field in words.parameter_names[role] if field not in fields.values()]
         known = bool(candidates) and words.chance(0.8)
-        fields[role] = words.pick(candidates) if known else words.invented()
+        fields[role] = words.listed(candidates) if known else words.invented()
 
     properties = {}
     for role, field in fields.items():
@@ -80,9 +80,12 @@ def assistant_tool(words, key, taken):
     return Tool(name, description, definition(name, description, properties, required), fields, action=key)
 
 
-def invented_tool(words, taken):
-    """A tool that does something made up; only its schema says how to use it."""
+def invented_tool(words, taken, resembled=None):
+    """A tool that does something made up; only its schema says how to use it. It shares its verb or its noun
+    with the invented tool `resembled`."""
     verb, noun = words.invented(), words.invented()
+    if resembled:
+        verb, noun = (resembled.verb, noun) if words.chance(0.5) else (verb, resembled.noun)
     name = words.pick(
         [f"{verb}_{noun}"] * 4
         + [
@@ -121,7 +124,7 @@ def toolset(words, count, needed=()):
     words.random.shuffle(others)
     tools = [assistant_tool(words, key, taken) for key in needed]
     while len(tools) < count:
-        invented = words.chance(0.3)
+        invented = words.chance(0.5 if words.fresh else 0.3)
         tools.append(invented_tool(words, taken) if invented else assistant_tool(words, others.pop(), taken))
     words.random.shuffle(tools)
     return tools

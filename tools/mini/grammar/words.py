@@ -6,7 +6,10 @@ training side, whatever the seeds are.
 
 import functools
 import hashlib
+import json
+import pathlib
 import random
+import re
 
 from . import word_lists
 
@@ -18,6 +21,8 @@ CODAS = ["", "", "n", "r", "l", "s", "t", "k", "m", "x", "nd", "rt", "st", "ck",
 WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 MONTHS = "January February March April May June July August September October November December".split()
 MAX_WORD_LENGTH = 9
+MAX_PIECES_LENGTH = 13
+TOKENIZER_FILE = pathlib.Path(__file__).resolve().parent.parent / "tokenizer.json"
 
 
 # Chosen among many so that each list of word_lists.py has words on both sides and the commonest names of
@@ -51,12 +56,24 @@ def syllables(held_out):
     return [one for one in every if (hash_of("syllable", one) % 7 == 0) == held_out]
 
 
-class Words:
-    """Draws from one side of the split with one random stream."""
+@functools.cache
+def letter_pieces(longest):
+    """The tokens of small letters, up to so many. Words put together from any of them teach to copy whatever
+    the tokens are; the words above only teach the tokens that follow each other in them."""
+    vocabulary = json.loads(TOKENIZER_FILE.read_text(encoding="utf-8"))["model"]["vocab"]
+    return sorted(token for token in vocabulary if re.fullmatch(f"[a-z]{{1,{longest}}}", token))
 
-    def __init__(self, seed, held_out):
+
+class Words:
+    """Draws from one side of the split with one random stream.
+
+    `fresh` is the share of listed words that give way to invented ones, which then are put together from all
+    tokens; the tokenizer and the first training know none of that."""
+
+    def __init__(self, seed, held_out, fresh=0.0):
         self.random = random.Random(seed)
         self.held_out = held_out
+        self.fresh = fresh
         self.syllables = syllables(held_out)
         self.short_syllables = [one for one in self.syllables if len(one) <= 3]
         self.nouns = split(word_lists.NOUNS, held_out)
@@ -84,10 +101,19 @@ class Words:
     def pick(self, options):
         return self.random.choice(options)
 
+    def listed(self, options):
+        """One of a list's words, or an invented one in its place."""
+        return self.invented() if self.fresh and self.chance(self.fresh) else self.pick(options)
+
     def invented(self):
         """A made-up word, new in this conversation."""
         while True:
-            if not self.held_out and self.chance(0.2):
+            longest = MAX_WORD_LENGTH
+            if self.fresh and self.chance(0.7):
+                pieces = letter_pieces(2 if self.chance(0.55) else MAX_WORD_LENGTH)
+                word = "".join(self.pick(pieces) for _ in range(self.random.randint(1, 4)))
+                longest = MAX_PIECES_LENGTH
+            elif not self.held_out and self.chance(0.2):
                 letters = [
                     self.pick("abcdefghijklmnopqrstuvwxyz" if self.chance(0.4) else "aeioustrn")
                     for _ in range(self.random.randint(3, 8))
@@ -99,39 +125,39 @@ class Words:
                     self.pick(self.short_syllables if self.chance(0.75) else self.syllables)
                     for _ in range(count)
                 )
-            if (
-                3 <= len(word) <= MAX_WORD_LENGTH
-                and is_held_out(word) == self.held_out
-                and word not in self.used
-            ):
+            if 3 <= len(word) <= longest and is_held_out(word) == self.held_out and word not in self.used:
                 self.used.add(word)
                 return word
 
     def word(self):
         """A common noun or an invented word."""
-        return self.pick(self.nouns) if self.chance(0.45) else self.invented()
+        return self.listed(self.nouns) if self.chance(0.45) else self.invented()
 
     def name(self):
         """A person or a thing with a name."""
         kind = self.random.random()
         if kind < 0.35:
-            return self.pick(self.first_names) + " " + self.pick(self.last_names)
+            return self.listed_name(self.first_names) + " " + self.listed_name(self.last_names)
         if kind < 0.55:
-            return self.pick(self.first_names) + " " + self.invented().capitalize()
+            return self.listed_name(self.first_names) + " " + self.invented().capitalize()
         if kind < 0.85:
             return self.invented().capitalize()
         return self.invented().capitalize() + " " + self.invented().capitalize()
 
+    def listed_name(self, options):
+        word = self.listed(options)
+        return word[0].upper() + word[1:]
+
     def city(self):
-        return self.pick(self.cities) if self.chance(0.6) else self.invented().capitalize()
+        return self.listed_name(self.cities) if self.chance(0.6) else self.invented().capitalize()
 
     def errand(self):
         """Something to do: "buy red paint"."""
-        words = [self.pick(self.errand_verbs)]
+        words = [self.listed(self.errand_verbs)]
         if self.chance(0.25):
             words.append("the")
         if self.chance(0.25):
-            words.append(self.pick(self.adjectives))
+            words.append(self.listed(self.adjectives))
         words.append(self.word())
         return " ".join(words)
 
@@ -141,7 +167,8 @@ class Words:
         if kind < 0.25:
             title = self.errand()
         elif kind < 0.45:
-            title = self.pick(self.occasions) + self.pick(["", " with " + self.pick(self.first_names)])
+            occasion = self.listed(self.occasions)
+            title = occasion + self.pick(["", " with " + self.listed_name(self.first_names)])
         else:
             title = " ".join(self.word() for _ in range(self.pick([1, 2, 2, 3])))
         return title[0].upper() + title[1:] if self.chance(0.3) else title
@@ -198,20 +225,20 @@ class Words:
         if kind < 0.65:
             return self.code()
         if kind < 0.78:
-            return self.pick(self.nouns)
+            return self.listed(self.nouns)
         if kind < 0.84:
             return self.city()
         if kind < 0.92:
-            return " ".join([self.pick(self.adjectives), self.word()])
+            return " ".join([self.listed(self.adjectives), self.word()])
         return self.pick([self.iso_date, self.time, self.phone])()
 
     def sentence(self):
         """Filler without a meaning and without a full stop."""
         words = [
             (
-                self.pick(self.nouns)
+                self.listed(self.nouns)
                 if self.chance(0.5)
-                else self.pick(self.adjectives) if self.chance(0.6) else self.invented()
+                else self.listed(self.adjectives) if self.chance(0.6) else self.invented()
             )
             for _ in range(self.random.randint(3, 8))
         ]
@@ -221,4 +248,6 @@ class Words:
             )
         if self.chance(0.5):
             words.insert(0, "the")
+        if self.fresh and self.chance(0.25):  # a list of few words repeats some
+            words.insert(self.random.randint(0, len(words)), self.pick(words))
         return " ".join(words)
