@@ -27,9 +27,9 @@ struct BenchmarkRow {
   double decode_tok_s = 0;
   double bytes_per_token = 0;      // read and written by one decode step at this depth
   double gb_per_s = 0;             // bytes_per_token * decode_tok_s
-  double stream_gb_per_s = 0;      // the machine's read limit, measured in this run
-  double int8_tera_ops = 0;        // the machine's int8 limit with the instruction set in use
-  double limit_share = 0;          // gb_per_s / stream_gb_per_s
+  double stream_gb_per_s = 0;      // the machine's read limit: median of those measured between decode steps
+  double int8_tera_ops = 0;        // its int8 limit with the instruction set in use, before and after prefill
+  double limit_share = 0;          // decode's GB/s against the limit measured beside it: median over segments
   double prefill_limit_share = 0;  // prefill operations per second / int8 limit
   std::string activations;
   std::string kv;

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/machine_memory.hpp"
 #include "lily/error.hpp"
 #include "support/fixtures.hpp"
 #include "support/raises.hpp"
