@@ -99,7 +99,7 @@ void add_elementwise_benchmarks() {
            [channels, taps](const cpu::Kernels& kernels, Rows& rows) {
              const float* window[kArrays];
              for (int i = 0; i < taps; ++i) window[i] = rows[i];
-             kernels.convolve(window, rows[taps], taps, channels, rows[2 * taps]);
+             kernels.convolve(window, 0, rows[taps], channels, taps, channels, rows[2 * taps]);
            });
   // The same code on every set: a scan for the largest logits.
   const int experts = dims.experts, selected = dims.experts_per_token;

@@ -26,7 +26,7 @@ class Attention : public KernelTest {
                              (position / kLanes * kGroups + d / kGroup) * kLanes + position % kLanes)]);
     }
     double value(int position, int d) const {
-      const auto at = static_cast<std::size_t>(position * kDim + d);
+      const auto at = static_cast<std::size_t>(value_index(kDim, position, d));
       if (!view.int8) return half_to_float(values16[at]);
       return values8[at] *
              static_cast<double>(value_scales[static_cast<std::size_t>(position * kGroups + d / kGroup)]);
@@ -35,7 +35,8 @@ class Attention : public KernelTest {
 
   // What was never written is NaN (or -128 and a NaN scale): it must not be used.
   static Cache empty_cache(bool int8, int capacity) {
-    const auto n = static_cast<std::size_t>((capacity + kLanes - 1) / kLanes * kLanes);
+    const auto n =
+        static_cast<std::size_t>((capacity + kAttentionBlock - 1) / kAttentionBlock * kAttentionBlock);
     Cache cache;
     if (int8) {
       cache.keys8.assign(n * kDim, -128);

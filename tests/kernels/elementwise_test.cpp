@@ -112,7 +112,7 @@ TEST_P(Elementwise, ConvolveTakesTheOldestTapFirst) {
   const float* rows[4];
   for (int m = 0; m < 4; ++m) rows[m] = inputs.data() + static_cast<std::ptrdiff_t>(m) * channels;
   std::vector<float> out(channels);
-  kernels().convolve(rows, weights.data(), 4, channels, out.data());
+  kernels().convolve(rows, 0, weights.data(), channels, 4, channels, out.data());
   for (std::size_t c = 0; c < out.size(); ++c) {
     double sum = 0, magnitude = 0;
     for (std::size_t m = 0; m < 4; ++m) {

@@ -72,8 +72,8 @@ TEST_P(Equality, Attention) {
   for (const bool int8 : {false, true}) {
     const auto run = [&](const Kernels& set, const std::vector<float>& rows,
                          const std::vector<float>& queries) {
-      std::vector<std::byte> keys(208 * kDim * 2), values(keys.size());
-      std::vector<float> key_scales(208 * kDim / kGroup), value_scales(key_scales.size());
+      std::vector<std::byte> keys(kAttentionBlock * kDim * 2), values(keys.size());
+      std::vector<float> key_scales(kAttentionBlock * kDim / kGroup), value_scales(key_scales.size());
       const KvView view{int8, keys.data(), values.data(), key_scales.data(), value_scales.data()};
       for (int p = 0; p < kPositions; ++p) {
         const float* row = rows.data() + static_cast<std::ptrdiff_t>(2 * p) * kDim;
@@ -145,7 +145,7 @@ TEST_P(Equality, Elementwise) {
     const float weights[] = {0.5F, -1, 0.25F};
     set.add_weighted(rows, weights, 3, kCount, x);
   });
-  both([&](const Kernels& set, float* x) { set.convolve(rows, a.data(), 1, kCount, x); });
+  both([&](const Kernels& set, float* x) { set.convolve(rows, 0, a.data(), kCount, 1, kCount, x); });
 }
 
 LILY_FOR_ALL_INSTRUCTION_SETS(Equality);

@@ -76,9 +76,7 @@ void Decoder::step(CpuSequence& sequence, TokenId token, std::span<float> logits
     } else {
       attention(layer, sequence, attention_layer++);
     }
-    context_.kernels.quantize(inner_.data(), layer.mixer_out.groups * kGroup, inner_row_[0]);
-    multiply(layer.mixer_out, inner_row_[0], output_.data());
-    add_to_residual(context_.kernels, output_.data(), dims.hidden_size, hidden_.data());
+    add_mixer_output(layer);
     experts(layer, i);
   }
 
@@ -88,59 +86,96 @@ void Decoder::step(CpuSequence& sequence, TokenId token, std::span<float> logits
   sequence.advance(1);
 }
 
+// Each thread adds the rows that it multiplied.
+void Decoder::add_mixer_output(const LayerWeights& layer) {
+  const PackedMatrix& matrix = layer.mixer_out;
+  context_.pool.parallel_for(matrix.blocks(), block_grain(matrix),
+                             [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+                               const auto first = static_cast<std::size_t>(begin) * kLanes;
+                               const int rows = static_cast<int>(end - begin) * kLanes;
+                               context_.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end),
+                                                       &inner_row_[0], 1, output_.data(), 0);
+                               add_to_residual(context_.kernels, output_.at(first), rows, hidden_.at(first));
+                             });
+}
+
+// One region for the whole mixer: a key head with its value heads needs nothing of the other heads, so each
+// is taken from convolution to quantized output without a barrier.
 void Decoder::delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer) {
   const model::Dimensions& dims = context_.dims;
-  const Kernels& kernels = context_.kernels;
-  const int position = sequence.position(), taps = dims.conv_kernel, channels = dims.conv_channels();
-  float* alpha = gates_.data();
-  float* beta = alpha + dims.value_heads;
-  delta_net_gates(layer, dims, mixed_.data(), alpha, beta);
-
+  const int position = sequence.position(), taps = dims.conv_kernel;
   for (int m = 0; m + 1 < taps; ++m) {
     window_rows_[static_cast<std::size_t>(m)] = sequence.window_row(delta_layer, position - taps + 1 + m);
   }
   window_rows_.back() = mixed_.data();
-  kernels.convolve(window_rows_.data(), layer.convolution.data(), taps, channels, convolved_.data());
-  std::memcpy(sequence.window_row(delta_layer, position), mixed_.data(),
-              static_cast<std::size_t>(channels) * sizeof(float));
-
-  float* queries = convolved_.data();
-  float* keys = queries + dims.key_rows();
-  const float* values = keys + dims.key_rows();
-  const auto eps = static_cast<float>(dims.rms_norm_eps);
-  const float scale = 1 / std::sqrt(static_cast<float>(dims.key_dim));
-  for (int h = 0; h < dims.key_heads; ++h) {
-    kernels.l2_normalize(queries + static_cast<std::ptrdiff_t>(h) * dims.key_dim, eps, scale, dims.key_dim);
-    kernels.l2_normalize(keys + static_cast<std::ptrdiff_t>(h) * dims.key_dim, eps, 1, dims.key_dim);
-  }
-
-  context_.pool.parallel_for(dims.value_heads, 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-    for (int h = static_cast<int>(begin); h < static_cast<int>(end); ++h) {
-      const std::ptrdiff_t key_at = static_cast<std::ptrdiff_t>(h / dims.values_per_key()) * dims.key_dim;
-      const std::ptrdiff_t value_at = static_cast<std::ptrdiff_t>(h) * dims.value_dim;
-      DeltaNetRun run;
-      run.state = sequence.delta_state(delta_layer, h);
-      run.queries = queries + key_at;
-      run.keys = keys + key_at;
-      run.values = values + value_at;
-      run.alpha = alpha + h;
-      run.beta = beta + h;
-      run.out = inner_.at(static_cast<std::size_t>(value_at));
-      run.tokens = 1;
-      run.key_dim = dims.key_dim;
-      run.value_dim = dims.value_dim;
-      for (int block = 0; block < dims.value_dim / kLanes; ++block) kernels.delta_net(run, block);
-      kernels.gated_rms_norm(run.out, layer.head_norm.data(),
-                             mixed_.at(static_cast<std::size_t>(layer.z_row + value_at)), eps, dims.value_dim,
-                             run.out);
+  context_.pool.parallel_for(dims.key_heads, 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (std::int64_t h = begin; h < end; ++h) {
+      delta_net_head(layer, sequence, delta_layer, static_cast<int>(h));
     }
   });
 }
 
+void Decoder::delta_net_head(const LayerWeights& layer, CpuSequence& sequence, int delta_layer,
+                             int key_head) {
+  const model::Dimensions& dims = context_.dims;
+  const Kernels& kernels = context_.kernels;
+  const auto eps = static_cast<float>(dims.rms_norm_eps);
+  const int first = key_head * dims.values_per_key(), last = first + dims.values_per_key();
+  float* alpha = gates_.data();
+  float* beta = alpha + dims.value_heads;
+  delta_net_gates(layer, mixed_.data(), first, last, alpha, beta);
+
+  // The oldest row of the window gives its place to the new one, channel by channel.
+  float* newest = sequence.window_row(delta_layer, sequence.position());
+  const auto convolve = [&](int channel, int count) {
+    float* out = convolved_.at(static_cast<std::size_t>(channel));
+    kernels.convolve(window_rows_.data(), channel, layer.convolution.data() + channel, dims.conv_channels(),
+                     dims.conv_kernel, count, out);
+    std::memcpy(newest + channel, mixed_.data() + channel, static_cast<std::size_t>(count) * sizeof(float));
+    return out;
+  };
+  float* query = convolve(key_head * dims.key_dim, dims.key_dim);
+  float* key = convolve(dims.key_rows() + key_head * dims.key_dim, dims.key_dim);
+  const float* values =
+      convolve(2 * dims.key_rows() + first * dims.value_dim, dims.values_per_key() * dims.value_dim);
+  kernels.l2_normalize(query, eps, 1 / std::sqrt(static_cast<float>(dims.key_dim)), dims.key_dim);
+  kernels.l2_normalize(key, eps, 1, dims.key_dim);
+
+  for (int h = first; h < last; ++h) {
+    const auto value_at = static_cast<std::size_t>(h) * static_cast<std::size_t>(dims.value_dim);
+    DeltaNetRun run;
+    run.state = sequence.delta_state(delta_layer, h);
+    run.queries = query;
+    run.keys = key;
+    run.values = values + static_cast<std::ptrdiff_t>(h - first) * dims.value_dim;
+    run.alpha = alpha + h;
+    run.beta = beta + h;
+    run.out = inner_.at(value_at);
+    run.tokens = 1;
+    run.key_dim = dims.key_dim;
+    run.value_dim = dims.value_dim;
+    for (int block = 0; block < dims.value_dim / kLanes; ++block) kernels.delta_net(run, block);
+    kernels.gated_rms_norm(run.out, layer.head_norm.data(),
+                           mixed_.at(static_cast<std::size_t>(layer.z_row) + value_at), eps, dims.value_dim,
+                           run.out);
+  }
+  quantize_inner(first * dims.value_dim, (last - first) * dims.value_dim);
+}
+
+void Decoder::quantize_inner(int column, int count) {
+  context_.kernels.quantize(inner_.at(static_cast<std::size_t>(column)), count,
+                            from_column(inner_row_[0], column));
+}
+
 void Decoder::attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer) {
   const model::Dimensions& dims = context_.dims;
-  prepare_attention(context_, layer, sequence, attention_layer, sequence.position(), cosines_.data(),
-                    sines_.data(), mixed_.data(), queries_.data());
+  context_.pool.parallel_for(dims.kv_heads, 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (std::int64_t h = begin; h < end; ++h) {
+      prepare_attention(context_, layer, sequence, attention_layer, static_cast<int>(h), sequence.position(),
+                        cosines_.data(), sines_.data(), mixed_.data(), queries_.data());
+    }
+  });
+
   const int length = sequence.position() + 1;
   const int splits = (length + kSplit - 1) / kSplit;
   const int heads = dims.attention_heads, group = dims.queries_per_kv(), dim = dims.head_dim;
@@ -155,12 +190,12 @@ void Decoder::attention(const LayerWeights& layer, CpuSequence& sequence, int at
     return state;
   };
 
+  // A thread's units lie behind each other in memory: all splits of a KV head.
   context_.pool.parallel_for(
       static_cast<std::int64_t>(splits) * dims.kv_heads, 1,
       [&](std::int64_t first, std::int64_t last, int /*thread*/) {
         for (std::int64_t unit = first; unit < last; ++unit) {
-          const int split = static_cast<int>(unit) / dims.kv_heads,
-                    kv_head = static_cast<int>(unit) % dims.kv_heads;
+          const int split = static_cast<int>(unit) % splits, kv_head = static_cast<int>(unit) / splits;
           const AttentionState state = state_of(split, kv_head * group);
           std::fill_n(state.values, static_cast<std::ptrdiff_t>(group) * dim, 0.0F);
           std::fill_n(state.maximum, group, -INFINITY);
@@ -175,20 +210,22 @@ void Decoder::attention(const LayerWeights& layer, CpuSequence& sequence, int at
         }
       });
 
-  for (int h = 0; h < heads; ++h) {
-    const AttentionState total = state_of(0, h);
-    for (int split = 1; split < splits; ++split) {
-      const AttentionState part = state_of(split, h);
-      const float maximum = std::max(*total.maximum, *part.maximum);
-      const float keep = std::exp(*total.maximum - maximum), add = std::exp(*part.maximum - maximum);
-      for (int d = 0; d < dim; ++d) total.values[d] = total.values[d] * keep + part.values[d] * add;
-      *total.sum = *total.sum * keep + *part.sum * add;
-      *total.maximum = maximum;
+  context_.pool.parallel_for(heads, 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int h = static_cast<int>(begin); h < static_cast<int>(end); ++h) {
+      const AttentionState total = state_of(0, h);
+      for (int split = 1; split < splits; ++split) {
+        const AttentionState part = state_of(split, h);
+        const float maximum = std::max(*total.maximum, *part.maximum);
+        const float keep = std::exp(*total.maximum - maximum), add = std::exp(*part.maximum - maximum);
+        for (int d = 0; d < dim; ++d) total.values[d] = total.values[d] * keep + part.values[d] * add;
+        *total.sum = *total.sum * keep + *part.sum * add;
+        *total.maximum = maximum;
+      }
+      finish_attention(context_, mixed_.data(), h, *total.sum, total.values);
+      std::copy_n(total.values, dim, inner_.at(static_cast<std::size_t>(h) * static_cast<std::size_t>(dim)));
+      quantize_inner(h * dim, dim);
     }
-  }
-  const AttentionState total = state_of(0, 0);
-  finish_attention(context_, mixed_.data(), total.sum, total.values);
-  std::memcpy(inner_.data(), total.values, static_cast<std::size_t>(dims.attention_rows()) * sizeof(float));
+  });
 }
 
 void Decoder::experts(const LayerWeights& layer, int layer_index) {
@@ -221,12 +258,14 @@ void Decoder::experts(const LayerWeights& layer, int layer_index) {
   };
   for_all_blocks(
       layer.gate_up, [&](int /*slot*/) { return &input_row_[0]; }, expert_.data(), sizes_.expert_rows);
-  for (int slot = 0; slot < active; ++slot) {
-    const int size = slot + 1 < active ? dims.expert_size : dims.shared_expert_size;
-    float* gate = expert_.at(static_cast<std::size_t>(slot) * static_cast<std::size_t>(sizes_.expert_rows));
-    kernels.silu_multiply(gate, gate + size, size, gate);
-    kernels.quantize(gate, size, expert_rows_[slot]);
-  }
+  context_.pool.parallel_for(active, 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    for (int slot = static_cast<int>(begin); slot < static_cast<int>(end); ++slot) {
+      const int size = slot + 1 < active ? dims.expert_size : dims.shared_expert_size;
+      float* gate = expert_.row(slot, sizes_.expert_rows);
+      kernels.silu_multiply(gate, gate + size, size, gate);
+      kernels.quantize(gate, size, expert_rows_[slot]);
+    }
+  });
   for_all_blocks(
       layer.down, [&](int slot) { return &expert_rows_[slot]; }, expert_out_.data(), hidden);
   for (int slot = 0; slot < active; ++slot) {

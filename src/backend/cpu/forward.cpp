@@ -24,9 +24,9 @@ ScratchSizes scratch_sizes(const Context& context) {
   return sizes;
 }
 
-void delta_net_gates(const LayerWeights& layer, const model::Dimensions& dims, const float* mixed,
-                     float* alpha, float* beta) {
-  for (int h = 0; h < dims.value_heads; ++h) {
+void delta_net_gates(const LayerWeights& layer, const float* mixed, int first, int last, float* alpha,
+                     float* beta) {
+  for (int h = first; h < last; ++h) {
     const float a = mixed[layer.a_row + h] + layer.dt_bias[static_cast<std::size_t>(h)];
     const float softplus = a > 20 ? a : std::log1p(std::exp(a));
     alpha[h] = std::exp(layer.decay[static_cast<std::size_t>(h)] * softplus);
@@ -35,37 +35,33 @@ void delta_net_gates(const LayerWeights& layer, const model::Dimensions& dims, c
 }
 
 void prepare_attention(const Context& context, const LayerWeights& layer, const CpuSequence& sequence,
-                       int attention_layer, int position, const float* cosines, const float* sines,
-                       float* mixed, float* queries) {
+                       int attention_layer, int kv_head, int position, const float* cosines,
+                       const float* sines, float* mixed, float* queries) {
   const model::Dimensions& dims = context.dims;
   const Kernels& kernels = context.kernels;
   const auto eps = static_cast<float>(dims.rms_norm_eps);
   const float scale = 1 / std::sqrt(static_cast<float>(dims.head_dim));
-  for (int h = 0; h < dims.attention_heads; ++h) {
+  const int first = kv_head * dims.queries_per_kv();
+  for (int h = first; h < first + dims.queries_per_kv(); ++h) {
     float* query = queries + static_cast<std::ptrdiff_t>(h) * dims.head_dim;
     kernels.rms_norm(mixed + static_cast<std::ptrdiff_t>(h) * 2 * dims.head_dim, layer.q_norm.data(), eps,
                      dims.head_dim, query);
     apply_rope(cosines, sines, dims.rotary_dim, query);
     for (int d = 0; d < dims.head_dim; ++d) query[d] *= scale;
   }
-  for (int h = 0; h < dims.kv_heads; ++h) {
-    float* key = mixed + layer.k_row + static_cast<std::ptrdiff_t>(h) * dims.head_dim;
-    kernels.rms_norm(key, layer.k_norm.data(), eps, dims.head_dim, key);
-    apply_rope(cosines, sines, dims.rotary_dim, key);
-    const float* value = mixed + layer.v_row + static_cast<std::ptrdiff_t>(h) * dims.head_dim;
-    kernels.store_kv(sequence.kv(attention_layer, h), dims.head_dim, position, key, value);
-  }
+  float* key = mixed + layer.k_row + static_cast<std::ptrdiff_t>(kv_head) * dims.head_dim;
+  kernels.rms_norm(key, layer.k_norm.data(), eps, dims.head_dim, key);
+  apply_rope(cosines, sines, dims.rotary_dim, key);
+  const float* value = mixed + layer.v_row + static_cast<std::ptrdiff_t>(kv_head) * dims.head_dim;
+  kernels.store_kv(sequence.kv(attention_layer, kv_head), dims.head_dim, position, key, value);
 }
 
-void finish_attention(const Context& context, const float* mixed, const float* sums, float* values) {
+void finish_attention(const Context& context, const float* mixed, int head, float sum, float* value) {
   const int head_dim = context.dims.head_dim;
-  for (int h = 0; h < context.dims.attention_heads; ++h) {
-    float* value = values + static_cast<std::ptrdiff_t>(h) * head_dim;
-    const float inverse = 1 / sums[h];
-    for (int d = 0; d < head_dim; ++d) value[d] *= inverse;
-    const float* gate = mixed + static_cast<std::ptrdiff_t>(2 * h + 1) * head_dim;
-    context.kernels.sigmoid_multiply(gate, head_dim, value);
-  }
+  const float inverse = 1 / sum;
+  for (int d = 0; d < head_dim; ++d) value[d] *= inverse;
+  context.kernels.sigmoid_multiply(mixed + static_cast<std::ptrdiff_t>(2 * head + 1) * head_dim, head_dim,
+                                   value);
 }
 
 }  // namespace lily::cpu

@@ -57,16 +57,17 @@ struct ScratchSizes {
 };
 ScratchSizes scratch_sizes(const Context& context);
 
-// Gates of one token from mixer_in's output: alpha = exp(decay * softplus(a + dt_bias)), beta = sigmoid(b).
-void delta_net_gates(const LayerWeights& layer, const model::Dimensions& dims, const float* mixed,
-                     float* alpha, float* beta);
-// Query and key norm, rope, query scale, and the KV cache row of one token. `mixed` is mixer_in's output;
-// queries [heads][head_dim] come out apart from the gates.
+// Gates of one token's value heads [first, last) from mixer_in's output: alpha = exp(decay * softplus(a +
+// dt_bias)), beta = sigmoid(b).
+void delta_net_gates(const LayerWeights& layer, const float* mixed, int first, int last, float* alpha,
+                     float* beta);
+// Query and key norm, rope, query scale, and the KV cache row of one token and one KV head. `mixed` is
+// mixer_in's output; queries [heads][head_dim] come out apart from the gates.
 void prepare_attention(const Context& context, const LayerWeights& layer, const CpuSequence& sequence,
-                       int attention_layer, int position, const float* cosines, const float* sines,
-                       float* mixed, float* queries);
-// Divides the weighted sums by the sums of weights and multiplies with sigmoid(gate): [heads][head_dim].
-void finish_attention(const Context& context, const float* mixed, const float* sums, float* values);
+                       int attention_layer, int kv_head, int position, const float* cosines,
+                       const float* sines, float* mixed, float* queries);
+// Divides one head's weighted sum of values by its sum of weights and multiplies with sigmoid(gate).
+void finish_attention(const Context& context, const float* mixed, int head, float sum, float* value);
 
 class Decoder {
  public:
@@ -78,7 +79,10 @@ class Decoder {
   void multiply(const PackedMatrix& matrix, const ActivationRow& row, float* out);
   void normalize_and_quantize(const std::vector<float>& factor, const ActivationRow& row);
   void delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer);
+  void delta_net_head(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int key_head);
   void attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer);
+  void quantize_inner(int column, int count);
+  void add_mixer_output(const LayerWeights& layer);
   void experts(const LayerWeights& layer, int layer_index);
 
   Context context_;

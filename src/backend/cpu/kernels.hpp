@@ -42,10 +42,21 @@ struct ActivationRow {
   float* sums = nullptr;       // [groups]
 };
 
-// K and V of one layer and one KV head. Keys of 16 positions are interleaved by dimension so that scores of
-// 16 positions come out as lanes: keys [position / 16][dim][16]; values [position][dim]. 8 bit: code * scale,
-// one scale per position and group of 64 dims: key_scales [position / 16][dim / 64][16], value_scales
-// [position][dim / 64].
+// The part of a row from `column` (a multiple of 64) on.
+inline ActivationRow from_column(const ActivationRow& row, int column) {
+  return {row.high + column, row.low != nullptr ? row.low + column : nullptr, row.scales + column / kGroup,
+          row.sums + column / kGroup};
+}
+
+// Positions whose scores are folded into a softmax at once.
+inline constexpr int kAttentionBlock = 256;
+inline constexpr int kValueStrip = 32;  // dims
+
+// K and V of one layer and one KV head, for a multiple of kAttentionBlock positions. Keys of 16 positions are
+// interleaved by dimension so that scores of 16 positions come out as lanes: keys [position / 16][dim][16].
+// Values lie in strips as wide as the sums that one pass keeps in registers, so that each pass reads one run
+// of memory: values [position / 256][dim / 32][position % 256][32]. 8 bit: code * scale, one scale per
+// position and group of 64 dims: key_scales [position / 16][dim / 64][16], value_scales [position][dim / 64].
 struct KvView {
   bool int8 = false;
   void* keys = nullptr;  // uint16_t (f16) or int8_t
@@ -77,8 +88,12 @@ struct AttentionState {
   float* values = nullptr;   // [heads][head_dim]
 };
 
-// Bytes of scratch that attend() needs per call.
-inline constexpr int kAttentionBlock = 256;  // positions per call at most
+// Index of a value in the strips of KvView.
+constexpr std::ptrdiff_t value_index(int head_dim, int position, int dim) {
+  const std::ptrdiff_t block = position / kAttentionBlock, row = position % kAttentionBlock;
+  return (block * head_dim + dim / kValueStrip * kValueStrip) * kAttentionBlock + row * kValueStrip +
+         dim % kValueStrip;
+}
 
 struct Kernels {
   const char* name = nullptr;  // "avx512-vnni"
@@ -105,9 +120,9 @@ struct Kernels {
   void (*sigmoid_multiply)(const float* gate, int n, float* x) = nullptr;
   // y += sum of weights[i] * rows[i], in order.
   void (*add_weighted)(const float* const* rows, const float* weights, int count, int n, float* y) = nullptr;
-  // out = silu(sum of taps): out[c] = silu(sum_m weights[m][c] * rows[m][c]), m = 0 .. taps-1 oldest first.
-  void (*convolve)(const float* const* rows, const float* weights, int taps, int channels,
-                   float* out) = nullptr;
+  // out[c] = silu(sum_m weights[m * stride + c] * rows[m][first + c]), m = 0 .. taps-1 oldest first.
+  void (*convolve)(const float* const* rows, int first, const float* weights, std::ptrdiff_t stride, int taps,
+                   int channels, float* out) = nullptr;
 
   // The recurrence of docs/model.md "Gated DeltaNet" for 16 value rows, `block` of value_dim / 16.
   void (*delta_net)(const DeltaNetRun& run, int block) = nullptr;
@@ -116,7 +131,8 @@ struct Kernels {
   void (*store_kv)(const KvView& kv, int head_dim, int position, const float* key,
                    const float* value) = nullptr;
   // Folds positions [begin, end) into `state` for `heads` (<= 16) queries [heads][head_dim], already scaled.
-  // begin is a multiple of 16; end - begin <= kAttentionBlock. Order of blocks decides the rounding.
+  // All of one block: begin is a multiple of 16, end at most the block's end. Order of blocks decides the
+  // rounding.
   void (*attend)(const KvView& kv, int head_dim, const float* queries, int heads, int begin, int end,
                  const AttentionState& state) = nullptr;
 

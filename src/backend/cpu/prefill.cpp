@@ -172,14 +172,15 @@ void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int 
                                                           : sequence.window_row(delta_layer, base + source);
       }
       float* out = convolved_.row(t, channels);
-      kernels.convolve(window.data(), layer.convolution.data(), taps, channels, out);
+      kernels.convolve(window.data(), 0, layer.convolution.data(), channels, taps, channels, out);
       for (int h = 0; h < dims.key_heads; ++h) {
         const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(h) * dims.key_dim;
         kernels.l2_normalize(out + at, eps, scale, dims.key_dim);
         kernels.l2_normalize(out + dims.key_rows() + at, eps, 1, dims.key_dim);
       }
       float* alpha = gates_.row(t, gate_columns);
-      delta_net_gates(layer, dims, mixed_.row(t, sizes_.mixer_rows), alpha, alpha + dims.value_heads);
+      delta_net_gates(layer, mixed_.row(t, sizes_.mixer_rows), 0, dims.value_heads, alpha,
+                      alpha + dims.value_heads);
     }
   });
   for (int t = std::max(0, tokens - taps + 1); t < tokens; ++t) {
@@ -232,9 +233,11 @@ void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int 
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
       const float* cosines = angles_.row(t, dims.rotary_dim);
-      prepare_attention(context_, layer, sequence, attention_layer, sequence.position() + t, cosines,
-                        cosines + dims.rotary_dim / 2, mixed_.row(t, sizes_.mixer_rows),
-                        queries_.row(t, rows));
+      for (int head = 0; head < dims.kv_heads; ++head) {
+        prepare_attention(context_, layer, sequence, attention_layer, head, sequence.position() + t, cosines,
+                          cosines + dims.rotary_dim / 2, mixed_.row(t, sizes_.mixer_rows),
+                          queries_.row(t, rows));
+      }
     }
   });
   const int groups = (tokens + kTokenGroup - 1) / kTokenGroup;
@@ -249,9 +252,12 @@ void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int 
                              });
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
-      finish_attention(context_, mixed_.row(t, sizes_.mixer_rows),
-                       attention_sums_.row(t, 2 * dims.attention_heads) + dims.attention_heads,
-                       inner_.row(t, sizes_.inner_columns));
+      const float* sums = attention_sums_.row(t, 2 * dims.attention_heads) + dims.attention_heads;
+      for (int h = 0; h < dims.attention_heads; ++h) {
+        finish_attention(
+            context_, mixed_.row(t, sizes_.mixer_rows), h, sums[h],
+            inner_.row(t, sizes_.inner_columns) + static_cast<std::ptrdiff_t>(h) * dims.head_dim);
+      }
     }
   });
 }

@@ -8,7 +8,7 @@ namespace lily::cpu {
 namespace {
 
 std::size_t whole_blocks(int capacity) {
-  return (static_cast<std::size_t>(capacity) + kLanes - 1) / kLanes * kLanes;
+  return (static_cast<std::size_t>(capacity) + kAttentionBlock - 1) / kAttentionBlock * kAttentionBlock;
 }
 
 // Bytes of K (or V) of one position of one KV head.

@@ -29,7 +29,7 @@ class CpuSequence final : public backend::Sequence {
  private:
   model::Dimensions dims_;
   bool int8_;
-  std::size_t positions_;  // capacity in whole blocks of 16
+  std::size_t positions_;  // capacity in whole attention blocks
   HugeBuffer state_, window_, kv_;
 };
 

@@ -9,7 +9,9 @@ namespace {
 
 using lily::cpu::AttentionState;
 using lily::cpu::kAttentionBlock;
+using lily::cpu::kValueStrip;
 using lily::cpu::KvView;
+using lily::cpu::value_index;
 
 constexpr int kMaximumHeads = 16;
 
@@ -22,12 +24,11 @@ LILY_INLINE float largest_magnitude(const float* x, int n) {
 void store_kv(const KvView& kv, int head_dim, int position, const float* key, const float* value) {
   const std::ptrdiff_t block = position / kLanes, lane = position % kLanes;
   const std::ptrdiff_t key_base = block * head_dim * kLanes + lane;
-  const std::ptrdiff_t value_base = static_cast<std::ptrdiff_t>(position) * head_dim;
   if (!kv.int8) {
     auto* keys = static_cast<std::uint16_t*>(kv.keys);
     auto* values = static_cast<std::uint16_t*>(kv.values);
     for (int d = 0; d < head_dim; d += kLanes) {
-      Simd::store_half(values + value_base + d, Simd::load(value + d));
+      Simd::store_half(values + value_index(head_dim, position, d), Simd::load(value + d));
       std::uint16_t halves[kLanes];
       Simd::store_half(halves, Simd::load(key + d));
       for (int i = 0; i < kLanes; ++i)
@@ -46,7 +47,8 @@ void store_kv(const KvView& kv, int head_dim, int position, const float* key, co
     kv.key_scales[(block * groups + g) * kLanes + lane] = key_scale;
     kv.value_scales[static_cast<std::ptrdiff_t>(position) * groups + g] = value_scale;
     for (int d = g * kGroup; d < (g + 1) * kGroup; d += kLanes) {
-      Simd::store_int8(values + value_base + d, Simd::round(Simd::mul(Simd::load(value + d), value_inverse)));
+      Simd::store_int8(values + value_index(head_dim, position, d),
+                       Simd::round(Simd::mul(Simd::load(value + d), value_inverse)));
       std::int8_t codes[kLanes];
       Simd::store_int8(codes, Simd::round(Simd::mul(Simd::load(key + d), key_inverse)));
       for (int i = 0; i < kLanes; ++i)
@@ -108,7 +110,8 @@ LILY_INLINE void scores_of_blocks(const Element* keys, const float* key_scales, 
   }
 }
 
-// out = out * correction + sum of weights * V for kHeads heads and kChunks x 16 dims.
+// out = out * correction + sum of weights * V for kHeads heads and kChunks x 16 dims, from the strip that
+// starts with the first of them.
 template <int kHeads, int kChunks, class Element>
 LILY_INLINE void weighted_values(const Element* values, int head_dim, int positions, const float* weights,
                                  const float* corrections, float* out) {
@@ -124,7 +127,9 @@ LILY_INLINE void weighted_values(const Element* values, int head_dim, int positi
     F v[kChunks];
 #pragma GCC unroll 4
     for (int c = 0; c < kChunks; ++c) {
-      v[c] = load_element(values + static_cast<std::ptrdiff_t>(s) * head_dim + c * kLanes);
+      constexpr int kChunksPerStrip = kValueStrip / kLanes;
+      v[c] = load_element(values + c / kChunksPerStrip * kValueStrip * kAttentionBlock +
+                          static_cast<std::ptrdiff_t>(s) * kValueStrip + c % kChunksPerStrip * kLanes);
     }
 #pragma GCC unroll 8
     for (int h = 0; h < kHeads; ++h) {
@@ -209,8 +214,7 @@ void attend_as(const KvView& kv, int head_dim, const float* queries, int heads, 
     for_head_tiles(heads, [&]<int kHeads>(int h) {
       constexpr int kChunks = kTileLanes<kHeads> < kGroup / kLanes ? kTileLanes<kHeads> : kGroup / kLanes;
       for (int d = g * kGroup; d < (g + 1) * kGroup; d += kChunks * kLanes) {
-        const Element* values =
-            static_cast<const Element*>(kv.values) + static_cast<std::ptrdiff_t>(begin) * head_dim + d;
+        const Element* values = static_cast<const Element*>(kv.values) + value_index(head_dim, begin, d);
         weighted_values<kHeads, kChunks>(values, head_dim, count, weights + h * kAttentionBlock,
                                          corrections + h,
                                          state.values + static_cast<std::ptrdiff_t>(h) * head_dim + d);

@@ -86,12 +86,12 @@ void add_weighted(const float* const* rows, const float* weights, int count, int
   }
 }
 
-void convolve(const float* const* rows, const float* weights, int taps, int channels, float* out) {
+void convolve(const float* const* rows, int first, const float* weights, std::ptrdiff_t stride, int taps,
+              int channels, float* out) {
   for (int c = 0; c < channels; c += kLanes) {
     F sum = Simd::zero();
     for (int m = 0; m < taps; ++m) {
-      sum = Simd::fma(Simd::load(weights + static_cast<std::ptrdiff_t>(m) * channels + c),
-                      Simd::load(rows[m] + c), sum);
+      sum = Simd::fma(Simd::load(weights + m * stride + c), Simd::load(rows[m] + first + c), sum);
     }
     Simd::store(out + c, Simd::mul(sum, sigmoid(sum)));
   }
