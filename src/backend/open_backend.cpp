@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "backend/cpu/cpu_backend.hpp"
+#include "backend/gpu/emulator/emulated_device.hpp"
+#include "backend/gpu/gpu_backend.hpp"
 #include "backend/reference/reference_backend.hpp"
 #include "lily/error.hpp"
 
@@ -21,7 +23,6 @@ struct MissingBackend {
 constexpr std::array kMissing{
     MissingBackend{"cuda", "this build has no CUDA driver"},
     MissingBackend{"metal", "this build has no Metal driver"},
-    MissingBackend{"emulator", "this build has no GPU kernels to emulate"},
 };
 
 // The reference has one way to compute; an option it would ignore is refused.
@@ -33,6 +34,18 @@ void check_reference_options(const BackendOptions& options) {
   if (options.activations == Activations::fast) {
     throw Error(ErrorKind::unsupported,
                 "the reference backend computes exactly and has no fast activations: use backend cpu");
+  }
+}
+
+// So have the GPU kernels.
+void check_emulator_options(const BackendOptions& options) {
+  if (options.kv != KvFormat::f16) {
+    throw Error(ErrorKind::unsupported,
+                "the emulator backend has no int8 KV cache yet: use --kv f16, or backend cpu");
+  }
+  if (options.activations == Activations::fast) {
+    throw Error(ErrorKind::unsupported,
+                "the emulator backend computes exactly and has no fast activations: use backend cpu");
   }
 }
 
@@ -52,14 +65,19 @@ std::unique_ptr<Backend> open_backend(const std::string& name,
     check_reference_options(options);
     return reference::open_reference_backend(checkpoint, options.threads);
   }
+  if (name == "emulator") {
+    check_emulator_options(options);
+    const int threads = options.threads > 0 ? options.threads : available_cores();
+    return gpu::open_gpu_backend(gpu::emulator::open_device(threads), checkpoint, threads, options.progress);
+  }
   for (const MissingBackend& missing : kMissing) {
     if (name == missing.name) {
       throw Error(ErrorKind::unsupported,
-                  fmt::format("backend {}: {}; use cpu or reference", name, missing.reason));
+                  fmt::format("backend {}: {}; use cpu, reference or emulator", name, missing.reason));
     }
   }
   throw Error(ErrorKind::bad_input,
-              fmt::format("unknown backend '{}': the backends are auto, cpu, reference", name));
+              fmt::format("unknown backend '{}': the backends are auto, cpu, reference, emulator", name));
 }
 
 }  // namespace lily::backend

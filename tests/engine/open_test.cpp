@@ -44,7 +44,7 @@ TEST(Open, AutoPicksTheCpuForQuantizedWeights) {
 }
 
 TEST(Open, KnownButMissingBackendsAreRefusedByName) {
-  for (const std::string name : {"cuda", "metal", "emulator"}) {
+  for (const std::string name : {"cuda", "metal"}) {
     const Error error = testing::raised([&] { Engine::open(options_for(testing::kTinyQ4, name)); });
     EXPECT_EQ(error.kind(), ErrorKind::unsupported);
     testing::expect_mentions(error, name);
@@ -61,6 +61,23 @@ TEST(Open, OptionsTheReferenceWouldIgnoreAreRefused) {
   options.kv = KvFormat::f16;
   options.activations = Activations::fast;
   EXPECT_EQ(testing::raised([&] { Engine::open(options); }).kind(), ErrorKind::unsupported);
+}
+
+TEST(Open, TheEmulatorRunsAModelAndRefusesWhatItsKernelsLack) {
+  EngineOptions options = options_for(testing::kTinyQ4, "emulator");
+  options.threads = 1;
+  options.context = 64;
+  const EngineInfo info = Engine::open(options)->info();
+  EXPECT_EQ(info.backend, "emulator (1 thread)");
+  EXPECT_EQ(info.activations, "exact (16 bits per value)");
+  options.kv = KvFormat::int8;
+  EXPECT_EQ(testing::raised([&] { Engine::open(options); }).kind(), ErrorKind::unsupported);
+  options.kv = KvFormat::f16;
+  options.activations = Activations::fast;
+  EXPECT_EQ(testing::raised([&] { Engine::open(options); }).kind(), ErrorKind::unsupported);
+  const Error error = testing::raised([] { Engine::open(options_for(testing::kTinyBf16, "emulator")); });
+  EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+  testing::expect_mentions(error, "is not quantized");
 }
 
 TEST(Open, OptionsOutOfRangeAreRefused) {

@@ -140,7 +140,7 @@ struct TileBarrier {
   ulong state;
 };
 
-// Two floats of each group of 64 inputs: what one step of its integers is worth, and the group's sum.
+// Of each group of 64 inputs: what one step of its integers is worth, and the sum of the rounded inputs.
 struct InputGroup {
   float step, sum;
 };

@@ -96,27 +96,26 @@ GPU_FN uint gather_bytes(int a, int b, int c, int d, uint shift) {
 // Quantizes inputs 8 e to 8 e + 7, which this lane holds in x; the 8 lanes of a group of 64 are neighbours,
 // and all 32 lanes call this together. codes [inputs / 8], groups [inputs / 64].
 GPU_FN void quantize_inputs(cref<float[8]> x, shared<uint4> codes, shared<InputGroup> groups, uint e) {
-  float largest = 0.0f, sum = 0.0f;
-  GPU_UNROLL for (uint i = 0; i < 8; ++i) {
-    largest = max(largest, fabs(x[i]));
-    sum += x[i];
-  }
+  float largest = 0.0f;
+  GPU_UNROLL for (uint i = 0; i < 8; ++i) largest = max(largest, fabs(x[i]));
   GPU_UNROLL for (uint mask = 1; mask < 8; mask <<= 1) {
     largest = max(largest, simd_shuffle_xor(largest, mask));
-    sum += simd_shuffle_xor(sum, mask);
   }
   float inverse = 32512.0f / max(largest, 1e-30f);
-  int q[8], high[8];
+  int q[8], high[8], sum = 0;
   GPU_UNROLL for (uint i = 0; i < 8; ++i) {
     q[i] = round_to_int(x[i] * inverse);
     high[i] = q[i] + 128;  // so that the low byte may be read as signed
+    sum += q[i];
   }
+  GPU_UNROLL for (uint mask = 1; mask < 8; mask <<= 1) sum += simd_shuffle_xor(sum, mask);
   codes[e] = uint4{gather_bytes(high[0], high[2], high[4], high[6], 8),
                    gather_bytes(high[1], high[3], high[5], high[7], 8),
                    gather_bytes(q[0], q[2], q[4], q[6], 0), gather_bytes(q[1], q[3], q[5], q[7], 0)};
   if ((e & 7) == 0) {
-    groups[e >> 3].step = largest * (1.0f / 32512.0f);
-    groups[e >> 3].sum = sum;
+    float step = largest * (1.0f / 32512.0f);
+    groups[e >> 3].step = step;
+    groups[e >> 3].sum = step * float(sum);
   }
 }
 

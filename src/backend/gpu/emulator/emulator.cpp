@@ -52,7 +52,6 @@ class TileMemory {
   }
 
   void reset() {
-    std::memset(blocks_, 0xff, bytes_.size() - kAlignment);  // NaN scales
     std::fill(sources_.begin(), sources_.end(), nullptr);
     copies_.clear();
   }
@@ -61,6 +60,8 @@ class TileMemory {
   }
   void prefetch(const TileBarrier* barrier, uint slot, const uchar* from, uint blocks) {
     copies_.push_back({barrier, slot, from, blocks});
+    std::memset(block(slot), 0xff,
+                static_cast<std::size_t>(blocks) * WeightBlock::bytes);  // NaN until they arrive
   }
   void arrive(const TileBarrier* barrier) {
     for (const Copy& copy : copies_) {
@@ -124,7 +125,10 @@ class Threadgroup {
   static constexpr std::size_t kAlignment = 16;
 
   static void fiber_entry();
-  void resume(EmulatedThread& thread);
+  // Goes on with the next lane of this round that can run, straight from lane to lane (through the scheduler
+  // it would be two switches instead of one), or with the scheduler.
+  void go_on(EmulatedThread& thread, bool for_good);
+  EmulatedThread* next_ready();
   // Runs one simdgroup until all its lanes wait at one barrier or have returned.
   void advance(uint simdgroup);
   uint nth(uint i, uint count, uint start) const;
@@ -141,6 +145,10 @@ class Threadgroup {
   TileMemory tiles_;
   uint barriers_ = 0;
   Fiber scheduler_;
+  Fiber* left_ = nullptr;  // what was running before the present fiber
+  // The round in progress: its simdgroup, the lanes met so far, and where a shuffled walk began.
+  EmulatedThread* round_lanes_ = nullptr;
+  uint round_ = 0, round_start_ = 0;
   uint3 group_{};
   std::string fault_;
   Statistics statistics_;
@@ -153,32 +161,41 @@ EmulatedThread& current_thread() { return *static_cast<EmulatedThread*>(current_
 
 void Threadgroup::fiber_entry() {
   Threadgroup& group = *current_group;
-  Fiber::entered(group.scheduler_);
+  Fiber::entered(*group.left_);
   EmulatedThread& thread = current_thread();
   group.kernel_.entry(group.arguments_, group.shared_,
                       Thread{group.group_, thread.index, thread.id, thread.index / kLanes});
   thread.state = State::returned;
   thread.place = {};
-  thread.fiber.switch_to(group.scheduler_, true);
+  group.go_on(thread, true);
+}
+
+EmulatedThread* Threadgroup::next_ready() {
+  while (round_ < kLanes) {
+    EmulatedThread& thread = round_lanes_[nth(round_++, kLanes, round_start_)];
+    if (thread.state == State::ready) return &thread;
+  }
+  return nullptr;
+}
+
+void Threadgroup::go_on(EmulatedThread& thread, bool for_good) {
+  EmulatedThread* next = next_ready();
+  left_ = &thread.fiber;
+  ++statistics_.switches;
+  if (next != nullptr) current_lane = next;
+  thread.fiber.switch_to(next != nullptr ? next->fiber : scheduler_, for_good);
 }
 
 void Threadgroup::leave(EmulatedThread& thread, State state, Place place) {
   thread.state = state;
   thread.place = place;
-  thread.fiber.switch_to(scheduler_);
+  go_on(thread, false);
 }
 
 void Threadgroup::fault(EmulatedThread& thread, const char* message) {
   fault_ = fmt::format("kernel {}, threadgroup ({}, {}, {}), thread {}: {}", kernel_.name, group_.x, group_.y,
                        group_.z, thread.index, message);
   for (;;) thread.fiber.switch_to(scheduler_, true);  // the scheduler throws and never comes back
-}
-
-void Threadgroup::resume(EmulatedThread& thread) {
-  current_lane = &thread;
-  ++statistics_.switches;
-  scheduler_.switch_to(thread.fiber);
-  if (!fault_.empty()) throw Error(ErrorKind::internal, fault_);
 }
 
 uint Threadgroup::next_random() {
@@ -239,11 +256,16 @@ void Threadgroup::require_together(uint first, uint count) const {
 
 void Threadgroup::advance(uint simdgroup) {
   EmulatedThread* lanes = &threads_[simdgroup * kLanes];
+  round_lanes_ = lanes;
   for (;;) {
-    const uint start = next_random();
-    for (uint i = 0; i < kLanes; ++i) {
-      EmulatedThread& thread = lanes[nth(i, kLanes, start)];
-      if (thread.state == State::ready) resume(thread);
+    round_ = 0;
+    round_start_ = next_random();
+    if (EmulatedThread* first = next_ready()) {
+      current_lane = first;
+      left_ = &scheduler_;
+      ++statistics_.switches;
+      scheduler_.switch_to(first->fiber);
+      if (!fault_.empty()) throw Error(ErrorKind::internal, fault_);
     }
     require_together(simdgroup * kLanes, kLanes);
     if (lanes[0].state != State::at_simd_function) return;

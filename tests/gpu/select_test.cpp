@@ -1,0 +1,81 @@
+// The selection: both sides of every boundary, and what a threadgroup may hold is never exceeded.
+#include "backend/gpu/select.hpp"
+
+#include <gtest/gtest.h>
+
+#include "backend/gpu/kernels/args.h"
+
+namespace lily::gpu {
+namespace {
+
+// Tiles of the fullest threadgroup, as the kernels split them.
+uint fullest(uint tiles, uint groups) {
+  uint most = 0;
+  for (uint g = 0; g < groups; ++g) {
+    const uint first = g * tiles / groups, last = (g + 1) * tiles / groups;
+    most = std::max(most, last - first);
+  }
+  return most;
+}
+
+TEST(Select, PrefetchGroupsFillTheDeviceAndKeepWithinTileMemory) {
+  constexpr uint kTiles = NormProject::max_tiles, kBlocks = NormProject::tile_blocks;
+  // As many threadgroups as tiles, up to the device's number; then more tiles each; then more threadgroups.
+  EXPECT_EQ(prefetch_groups(1, 8, kTiles, kBlocks, 132), 1U);
+  EXPECT_EQ(prefetch_groups(131, 8, kTiles, kBlocks, 132), 131U);
+  EXPECT_EQ(prefetch_groups(132, 8, kTiles, kBlocks, 132), 132U);
+  EXPECT_EQ(prefetch_groups(133, 8, kTiles, kBlocks, 132), 132U);
+  EXPECT_EQ(prefetch_groups(132 * 6, 8, kTiles, kBlocks, 132), 132U);
+  EXPECT_EQ(prefetch_groups(132 * 6 + 1, 8, kTiles, kBlocks, 132), 133U);
+  // The projections of the 35B model on 132 multiprocessors: one wave.
+  EXPECT_EQ(prefetch_groups(772, 8, kTiles, kBlocks, 132), 132U);
+  EXPECT_EQ(prefetch_groups(576, 8, kTiles, kBlocks, 132), 132U);
+  EXPECT_EQ(prefetch_groups(128, 16, AddProject::max_tiles, AddProject::tile_blocks, 132), 128U);
+
+  for (const uint parts : {1U, 7U, 8U, 9U, 16U, 17U, 24U, 25U, 32U, 48U}) {
+    for (const uint multiprocessors : {1U, 4U, 132U}) {
+      for (const uint tiles : {1U, 3U, 5U, 6U, 7U, 100U, 772U}) {
+        const uint groups = prefetch_groups(tiles, parts, kTiles, kBlocks, multiprocessors);
+        const uint most = fullest(tiles, groups);
+        ASSERT_LE(most, kTiles);
+        ASSERT_LE(most * parts, kBlocks) << tiles << " tiles of " << parts << " in " << groups;
+        ASSERT_LE(groups, std::max(tiles, multiprocessors));
+      }
+    }
+  }
+}
+
+TEST(Select, HeadGroupsAreTwoWavesAtMostAndNoneIsIdle) {
+  constexpr uint kSimdgroups = HeadProject::threads / 32;
+  EXPECT_EQ(head_groups(1, 132), 1U);
+  EXPECT_EQ(head_groups(kSimdgroups, 132), 1U);
+  EXPECT_EQ(head_groups(kSimdgroups + 1, 132), 2U);
+  EXPECT_EQ(head_groups(264 * kSimdgroups - kSimdgroups, 132), 263U);
+  EXPECT_EQ(head_groups(264 * kSimdgroups, 132), 264U);
+  EXPECT_EQ(head_groups(264 * kSimdgroups + 1, 132), 264U);
+}
+
+TEST(Select, ExpertPairsFitTileMemory) {
+  EXPECT_EQ(expert_pairs(1), 2U);
+  EXPECT_EQ(expert_pairs(8), 2U);  // 2048 inputs in 4 bits
+  EXPECT_EQ(expert_pairs(9), 1U);
+  EXPECT_EQ(expert_pairs(16), 1U);  // in 8 bits
+  for (uint parts = 1; parts <= ExpertGateUp::tile_blocks / 2; ++parts) {
+    ASSERT_LE(2 * expert_pairs(parts) * parts, static_cast<uint>(ExpertGateUp::tile_blocks));
+  }
+}
+
+TEST(Select, AttentionSplitsGrowWithTheCapacityAndShrinkWithRows) {
+  EXPECT_EQ(attention_splits(1, 2, 1, 132), 1U);
+  EXPECT_EQ(attention_splits(63, 2, 1, 132), 1U);
+  EXPECT_EQ(attention_splits(64, 2, 1, 132), 1U);
+  EXPECT_EQ(attention_splits(65, 2, 1, 132), 2U);
+  EXPECT_EQ(attention_splits(64 * 528 - 64, 2, 1, 132), 527U);
+  EXPECT_EQ(attention_splits(64 * 528, 2, 1, 132), 528U);  // eight simdgroups on each multiprocessor
+  EXPECT_EQ(attention_splits(262144, 2, 1, 132), 528U);
+  EXPECT_EQ(attention_splits(262144, 2, 32, 132), 16U);
+  EXPECT_EQ(attention_splits(262144, 2, 1000, 132), 1U);
+}
+
+}  // namespace
+}  // namespace lily::gpu
