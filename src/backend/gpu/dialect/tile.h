@@ -4,6 +4,7 @@
 //
 //   tile_row(lane, i), tile_col(lane, i)   place of tile.v[i]
 //   tile_load(a, p, ld, lane)              left operand: 16 rows at p, ld values apart, in threadgroup memory
+//   tile_load_transposed(a, p, ld, lane)   the same, stored [column][row]
 //   tile_load_right(b, p, ld, lane)        right operand, stored the same way: [output][input]
 //   tile_load_right_transposed(b, p, ld, lane)   the same, stored [input][output]
 //   tile_mma(c0, c1, a, b0, b1)            c0 += a * transpose(b0), c1 += a * transpose(b1)
@@ -144,13 +145,16 @@ GPU_FN void tile_load(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) 
 GPU_FN void tile_load_right(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
   tile_load(tile, p, ld, lane);
 }
-GPU_FN void tile_load_right_transposed(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
+GPU_FN void tile_load_transposed(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
   uint* v = reinterpret_cast<uint*>(tile.v);
   uint from = uint(__cvta_generic_to_shared(p + ((lane & 7) + (lane >> 4) * 8) * ld + (lane >> 3 & 1) * 8));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(from)
                : "memory");
+}
+GPU_FN void tile_load_right_transposed(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
+  tile_load_transposed(tile, p, ld, lane);
 }
 #else
 GPU_FN void tile_load(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
@@ -160,7 +164,6 @@ GPU_FN void tile_load(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) 
 #endif
   GPU_UNROLL for (uint i = 0; i < 8; ++i) tile.v[i] = p[tile_row(lane, i) * ld + tile_col(lane, i)];
 }
-// The tile with rows and columns exchanged.
 GPU_FN void tile_load_transposed(ref<Tile<half>> tile, shared<half> p, uint ld, uint lane) {
   GPU_UNROLL for (uint i = 0; i < 8; ++i) tile.v[i] = p[tile_col(lane, i) * ld + tile_row(lane, i)];
 }

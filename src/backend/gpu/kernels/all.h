@@ -4,6 +4,8 @@
 #include "backend/gpu/kernels/attention_decode.h"
 #include "backend/gpu/kernels/attention_int8.h"
 #include "backend/gpu/kernels/attention_prefill.h"
+#include "backend/gpu/kernels/delta_chunks.h"
+#include "backend/gpu/kernels/delta_inputs.h"
 #include "backend/gpu/kernels/delta_step.h"
 #include "backend/gpu/kernels/embed.h"
 #include "backend/gpu/kernels/expert_tiles.h"

@@ -7,6 +7,7 @@
 
 #include "backend/gpu/kernels/args/attention.h"
 #include "backend/gpu/kernels/args/attention_tiles.h"
+#include "backend/gpu/kernels/args/delta_chunks.h"
 #include "backend/gpu/kernels/args/delta_net.h"
 #include "backend/gpu/kernels/args/embed.h"
 #include "backend/gpu/kernels/args/expert_tiles.h"

@@ -33,4 +33,8 @@
   KERNEL(ExpertTiles)            \
   KERNEL(ExpertTileGateUp)       \
   KERNEL(ExpertTileDown)         \
-  KERNEL(ExpertCombine)
+  KERNEL(ExpertCombine)          \
+  KERNEL(DeltaInputs)            \
+  KERNEL(DeltaScan)              \
+  KERNEL(DeltaChunks)            \
+  KERNEL(DeltaChunkScan)

@@ -1,0 +1,264 @@
+// Gated DeltaNet in chunks of 64 tokens on matrix tiles.
+#pragma once
+#include "backend/gpu/dialect/tile.h"
+#include "backend/gpu/kernels/args/delta_chunks.h"
+#include "backend/gpu/kernels/rows.h"
+
+using namespace lily::gpu;
+
+GPU_KERNEL(DeltaChunks) {
+  const uint dim = DeltaChunks::dim, chunk = DeltaChunks::chunk, ld = DeltaChunks::ld;
+  allow_next();
+  wait_for_previous();
+  uint first = t.group.x * chunk, head = t.group.y, key_head = head / (a.value_heads / a.key_heads);
+  uint count = min(chunk, a.tokens - first), chunks = (a.tokens + chunk - 1) / chunk;
+  ulong place = (ulong(head) * chunks + t.group.x) * chunk;
+  uint key_stride = a.key_heads * dim, value_stride = a.value_heads * dim;
+  in<float> keys = a.k + ulong(first) * key_stride + key_head * dim;
+  in<float> queries = a.q + ulong(first) * key_stride + key_head * dim;
+  in<float> values = a.v + ulong(first) * value_stride + head * dim;
+
+  for (uint i = t.index; i < chunk * dim; i += DeltaChunks::threads) {
+    uint row = i / dim, d = i % dim;
+    s.k[row * ld + d] = half(row < count ? keys[ulong(row) * key_stride + d] : 0.0f);
+  }
+  if (t.index < chunk) {
+    // Every row adds up for itself, in the same order.
+    float sum = 0.0f;
+    for (uint j = 0; j <= min(t.index, count - 1); ++j)
+      sum += a.log_decay[ulong(first + j) * a.value_heads + head];
+    s.decay[t.index] = sum;
+    a.decay[place + t.index] = sum;
+    s.beta[t.index] = t.index < count ? a.beta[ulong(first + t.index) * a.value_heads + head] : 0.0f;
+  }
+  group_barrier();
+
+  Tile<float> kk[4], qk[4];
+  GPU_UNROLL for (uint n = 0; n < 4; ++n) {
+    tile_zero(kk[n]);
+    tile_zero(qk[n]);
+  }
+  GPU_UNROLL for (uint j = 0; j < dim / 16; ++j) {
+    Tile<half> k, q;
+    tile_load(k, s.k + t.simd * 16 * ld + j * 16, ld, t.lane);
+    GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+      uint row = t.simd * 16 + tile_row(t.lane, i);
+      q.v[i] = half(row < count ? queries[ulong(row) * key_stride + j * 16 + tile_col(t.lane, i)] : 0.0f);
+    }
+    GPU_UNROLL for (uint n = 0; n < 4; n += 2) {
+      if (n <= t.simd) {  // tiles right of the diagonal are zero
+        Tile<half> k0, k1;
+        tile_load_right(k0, s.k + n * 16 * ld + j * 16, ld, t.lane);
+        tile_load_right(k1, s.k + (n + 1) * 16 * ld + j * 16, ld, t.lane);
+        tile_mma(kk[n], kk[n + 1], k, k0, k1);
+        tile_mma(qk[n], qk[n + 1], q, k0, k1);
+      }
+    }
+  }
+  GPU_UNROLL for (uint n = 0; n < 4; ++n) {
+    GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+      uint row = t.simd * 16 + tile_row(t.lane, i), column = n * 16 + tile_col(t.lane, i);
+      float between = column <= row ? exp(s.decay[row] - s.decay[column]) : 0.0f;
+      if (column < row) s.lower[row * (row - 1) / 2 + column] = s.beta[row] * between * kk[n].v[i];
+      a.p[(place + row) * chunk + column] = half(between * qk[n].v[i]);
+    }
+  }
+  group_barrier();
+
+  // A thread solves one column, of U = (I + A)^-1 diag(beta) V and then of W = (I + A)^-1 diag(beta exp(c))
+  // K.
+  float x[chunk];
+  for (uint which = 0; which < 2; ++which) {
+    GPU_UNROLL for (uint i = 0; i < chunk; ++i) {
+      x[i] = 0.0f;
+      if (i < count) {
+        x[i] = which == 0 ? s.beta[i] * values[ulong(i) * value_stride + t.index]
+                          : s.beta[i] * exp(s.decay[i]) * keys[ulong(i) * key_stride + t.index];
+      }
+    }
+    GPU_UNROLL for (uint i = 1; i < chunk; ++i) {
+      float even = x[i], odd = 0.0f;  // two sums, so that one addition need not wait for the other
+      GPU_UNROLL for (uint j = 0; j < i; ++j) {
+        float product = s.lower[i * (i - 1) / 2 + j] * x[j];
+        if ((j & 1) == 0) even -= product;
+        if ((j & 1) == 1) odd -= product;
+      }
+      x[i] = even + odd;
+    }
+    GPU_UNROLL for (uint i = 0; i < chunk; ++i) {
+      ulong at = (place + i) * dim + t.index;
+      if (which == 0) {
+        a.u[at] = x[i];
+      } else {
+        a.w[at] = half(x[i]);
+      }
+    }
+  }
+}
+
+namespace lily::gpu {
+
+// 16 rows of `columns` halves into this simdgroup's rows; nobody else reads them.
+GPU_FN void put_own_rows(shared<half> own, in<half> from, uint columns, uint lane) {
+  simd_sync();
+  for (uint i = lane; i < 16 * columns / 8; i += 32) {
+    uint row = i / (columns / 8), d = i % (columns / 8) * 8;
+    store16(own + row * DeltaChunkScan::ld + d, load16(from + row * columns + d));
+  }
+  simd_sync();
+}
+
+// 16 rows of 128 floats, of which the first `count` exist, as halves; a row's factor is exp(last -
+// decay[row]).
+GPU_FN void put_own_rows(shared<half> own, in<float> from, uint stride, uint count, shared<float> decay,
+                         float last, bool decays, uint lane) {
+  simd_sync();
+  for (uint i = lane; i < 16 * 32; i += 32) {
+    uint row = i / 32, d = i % 32 * 4;
+    float4 x = float4{0.0f, 0.0f, 0.0f, 0.0f};
+    if (row < count) x = load4(from + ulong(row) * stride + d);
+    x = x * (decays ? exp(last - decay[row]) : 1.0f);
+    shared<half> to = own + row * DeltaChunkScan::ld + d;
+    to[0] = half(x.x);
+    to[1] = half(x.y);
+    to[2] = half(x.z);
+    to[3] = half(x.w);
+  }
+  simd_sync();
+}
+
+}  // namespace lily::gpu
+
+GPU_KERNEL(DeltaChunkScan) {
+  const uint dim = DeltaChunkScan::dim, chunk = DeltaChunkScan::chunk, ld = DeltaChunkScan::ld,
+             e_ld = DeltaChunkScan::e_ld, values = DeltaChunkScan::values,
+             simds = DeltaChunkScan::threads / 32;
+  allow_next();
+  wait_for_previous();
+  uint first_value = t.group.x * values, head = t.group.y, key_head = head / (a.value_heads / a.key_heads);
+  uint chunks = (a.tokens + chunk - 1) / chunk, key_stride = a.key_heads * dim, slot = a.step[0] % a.ring;
+  ulong state_size = ulong(a.value_heads) * dim * dim;
+  ulong at = (ulong(head) * dim + first_value) * dim + t.simd * 32;  // this simdgroup's keys
+  in<float> old_state = a.states + slot * state_size + at;
+  out<float> new_state = a.states + (slot + 1) % a.ring * state_size + at;
+  shared<half> own = s.rows + t.simd * 16 * ld;
+
+  Tile<float> state[2][2];  // [16 values][16 keys]
+  GPU_UNROLL for (uint r = 0; r < 2; ++r) GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+    GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+      state[r][n].v[i] = old_state[(r * 16 + tile_row(t.lane, i)) * dim + n * 16 + tile_col(t.lane, i)];
+    }
+  }
+
+  for (uint c = 0; c < chunks; ++c) {
+    uint first = c * chunk + t.simd * 16;  // this simdgroup's tokens
+    uint count = first < a.tokens ? min(a.tokens - first, 16u) : 0;
+    ulong place = (ulong(head) * chunks + c) * chunk + t.simd * 16;
+    ulong row_at = ulong(first) * key_stride + key_head * dim;
+    if (t.index < chunk) s.decay[t.index] = a.decay[(ulong(head) * chunks + c) * chunk + t.index];
+    float largest = 0.0f;
+    GPU_UNROLL for (uint r = 0; r < 2; ++r) GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+      largest = max(largest, largest_of(state[r][n].v));
+    }
+    largest = simd_max(largest);
+    if (t.lane == 0) s.state_largest[t.simd] = largest;
+    group_barrier();
+    float scale = row_scale(largest_of_group(s.state_largest, simds)), inverse = 1.0f / scale;
+    GPU_UNROLL for (uint r = 0; r < 2; ++r) GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+      GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+        s.state[(r * 16 + tile_row(t.lane, i)) * ld + t.simd * 32 + n * 16 + tile_col(t.lane, i)] =
+            half(state[r][n].v[i] * inverse);
+      }
+    }
+    put_own_rows(own, a.w + place * dim, dim, t.lane);
+    group_barrier();
+
+    Tile<float> e[2], y[2], pe[2];
+    GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+      tile_zero(e[n]);
+      tile_zero(y[n]);
+      tile_zero(pe[n]);
+    }
+    GPU_UNROLL for (uint j = 0; j < dim / 16; ++j) {
+      Tile<half> w, s0, s1;
+      tile_load(w, own + j * 16, ld, t.lane);
+      tile_load_right(s0, s.state + j * 16, ld, t.lane);
+      tile_load_right(s1, s.state + 16 * ld + j * 16, ld, t.lane);
+      tile_mma(e[0], e[1], w, s0, s1);
+    }
+    largest = 0.0f;
+    GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+      GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+        uint row = tile_row(t.lane, i), value = first_value + n * 16 + tile_col(t.lane, i);
+        e[n].v[i] = a.u[(place + row) * dim + value] - e[n].v[i] * scale;
+      }
+      largest = max(largest, largest_of(e[n].v));
+    }
+    largest = simd_max(largest);
+    if (t.lane == 0) s.e_largest[t.simd] = largest;
+    put_own_rows(own, a.q + row_at, key_stride, count, s.decay, 0.0f, false, t.lane);
+    GPU_UNROLL for (uint j = 0; j < dim / 16; ++j) {
+      Tile<half> q, s0, s1;
+      tile_load(q, own + j * 16, ld, t.lane);
+      tile_load_right(s0, s.state + j * 16, ld, t.lane);
+      tile_load_right(s1, s.state + 16 * ld + j * 16, ld, t.lane);
+      tile_mma(y[0], y[1], q, s0, s1);
+    }
+    group_barrier();
+    float e_scale = row_scale(largest_of_group(s.e_largest, simds)), e_inverse = 1.0f / e_scale;
+    GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+      GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+        s.e[(t.simd * 16 + tile_row(t.lane, i)) * e_ld + n * 16 + tile_col(t.lane, i)] =
+            half(e[n].v[i] * e_inverse);
+      }
+    }
+    put_own_rows(own, a.p + place * chunk, chunk, t.lane);
+    group_barrier();
+
+    GPU_UNROLL for (uint j = 0; j < chunk / 16; ++j) {
+      if (j <= t.simd) {  // later tokens do not count
+        Tile<half> p, e0, e1;
+        tile_load(p, own + j * 16, ld, t.lane);
+        tile_load_right_transposed(e0, s.e + j * 16 * e_ld, e_ld, t.lane);
+        tile_load_right_transposed(e1, s.e + j * 16 * e_ld + 16, e_ld, t.lane);
+        tile_mma(pe[0], pe[1], p, e0, e1);
+      }
+    }
+    GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+      GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+        uint row = tile_row(t.lane, i), value = first_value + n * 16 + tile_col(t.lane, i);
+        if (row < count) {
+          a.y[(ulong(first + row) * a.value_heads + head) * dim + value] =
+              y[n].v[i] * (scale * exp(s.decay[t.simd * 16 + row])) + pe[n].v[i] * e_scale;
+        }
+      }
+    }
+    float last = s.decay[chunk - 1], kept = exp(last);
+    put_own_rows(own, a.k + row_at, key_stride, count, s.decay + t.simd * 16, last, true, t.lane);
+    group_barrier();
+
+    Tile<float> added[2][2];
+    GPU_UNROLL for (uint r = 0; r < 2; ++r) GPU_UNROLL for (uint n = 0; n < 2; ++n) tile_zero(added[r][n]);
+    GPU_UNROLL for (uint j = 0; j < chunk / 16; ++j) {
+      Tile<half> k0, k1;
+      tile_load_right_transposed(k0, s.rows + j * 16 * ld + t.simd * 32, ld, t.lane);
+      tile_load_right_transposed(k1, s.rows + j * 16 * ld + t.simd * 32 + 16, ld, t.lane);
+      GPU_UNROLL for (uint r = 0; r < 2; ++r) {
+        Tile<half> errors;
+        tile_load_transposed(errors, s.e + j * 16 * e_ld + r * 16, e_ld, t.lane);
+        tile_mma(added[r][0], added[r][1], errors, k0, k1);
+      }
+    }
+    GPU_UNROLL for (uint r = 0; r < 2; ++r) GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+      GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+        state[r][n].v[i] = state[r][n].v[i] * kept + added[r][n].v[i] * e_scale;
+      }
+    }
+  }
+
+  GPU_UNROLL for (uint r = 0; r < 2; ++r) GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+    GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+      new_state[(r * 16 + tile_row(t.lane, i)) * dim + n * 16 + tile_col(t.lane, i)] = state[r][n].v[i];
+    }
+  }
+}
