@@ -14,3 +14,5 @@
 #include "backend/gpu/kernels/project.h"
 #include "backend/gpu/kernels/routing.h"
 #include "backend/gpu/kernels/rows.h"
+#include "backend/gpu/kernels/sample.h"
+#include "backend/gpu/kernels/sample_draw.h"

@@ -16,3 +16,4 @@
 #include "backend/gpu/kernels/args/project.h"
 #include "backend/gpu/kernels/args/routing.h"
 #include "backend/gpu/kernels/args/rows.h"
+#include "backend/gpu/kernels/args/sample.h"

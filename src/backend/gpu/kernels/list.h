@@ -37,4 +37,9 @@
   KERNEL(DeltaInputs)            \
   KERNEL(DeltaScan)              \
   KERNEL(DeltaChunks)            \
-  KERNEL(DeltaChunkScan)
+  KERNEL(DeltaChunkScan)         \
+  KERNEL(SampleAdjust)           \
+  KERNEL(HeadBest)               \
+  KERNEL(SampleHistogram)        \
+  KERNEL(SampleCollect)          \
+  KERNEL(SampleDraw)

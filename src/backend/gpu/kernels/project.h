@@ -87,6 +87,19 @@ GPU_FN void multiply_tiles(block_pointer first, uint count, uint blocks, uint pl
   }
 }
 
+// The product of one tile that is read where it is; which lane gets which row is dot_block's affair.
+GPU_FN float tile_product(in<uchar> weights, uint blocks, uint planes, shared<uint4> codes,
+                          shared<InputGroup> groups, uint lane) {
+  float sum = 0.0f;
+  for (uint block = 0; block < blocks; ++block) {
+    BlockInputs x = block_inputs(codes, groups, block, lane);
+    for (uint plane = 0; plane < planes; ++plane) {
+      sum += dot_block(weights + ulong(block * planes + plane) * WeightBlock::bytes, x, lane);
+    }
+  }
+  return sum;
+}
+
 // The row tiles of threadgroup g of n.
 GPU_FN uint first_tile(uint g, uint n, uint tiles) { return uint(ulong(g) * tiles / n); }
 
@@ -125,13 +138,7 @@ GPU_KERNEL(HeadProject) {
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps);
   for (uint tile = t.group.x * simds + t.simd; tile < tiles; tile += a.groups * simds) {
     in<uchar> weights = a.weights + ulong(tile) * blocks * a.planes * WeightBlock::bytes;
-    float sum = 0.0f;
-    for (uint block = 0; block < blocks; ++block) {
-      BlockInputs x = block_inputs(s.codes, s.groups, block, t.lane);
-      for (uint plane = 0; plane < a.planes; ++plane) {
-        sum += dot_block(weights + ulong(block * a.planes + plane) * WeightBlock::bytes, x, t.lane);
-      }
-    }
+    float sum = tile_product(weights, blocks, a.planes, s.codes, s.groups, t.lane);
     uint row = tile * 16 + (t.lane >> 2) + (t.lane & 3) * 8;
     if ((t.lane & 3) < 2 && row < a.rows) a.y[ulong(t.group.y) * a.rows + row] = sum * scale;
   }
