@@ -60,6 +60,10 @@ void store_kv(const KvView& kv, int head_dim, int position, const float* key, co
 LILY_INLINE F load_element(const std::uint16_t* p) { return Simd::load_half(p); }
 LILY_INLINE F load_element(const std::int8_t* p) { return Simd::load_int8(p); }
 
+// Keys and values are read in runs of some KiB, too short for the processor's own prefetching to keep up:
+// asking for what comes 2 KiB later takes a tenth off decode's attention (838 to 760 us for 8 MiB, one core).
+LILY_INLINE void prefetch_behind(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + 2048); }
+
 // Register tiles of heads x blocks of 16 lanes: kAttentionTile accumulators hide the latency of the
 // multiply-adds, and each key, value and query element is loaded once for several of them.
 template <int kHeads>
@@ -86,7 +90,9 @@ LILY_INLINE void scores_of_blocks(const Element* keys, const float* key_scales, 
       F k[kBlocks];
 #pragma GCC unroll 16
       for (int b = 0; b < kBlocks; ++b) {
-        k[b] = load_element(keys + b * key_stride + static_cast<std::ptrdiff_t>(d) * kLanes);
+        const Element* key = keys + b * key_stride + static_cast<std::ptrdiff_t>(d) * kLanes;
+        prefetch_behind(key);
+        k[b] = load_element(key);
       }
 #pragma GCC unroll 8
       for (int h = 0; h < kHeads; ++h) {
@@ -124,18 +130,17 @@ LILY_INLINE void weighted_values(const Element* values, int head_dim, int positi
     }
   }
   for (int s = 0; s < positions; ++s) {
-    F v[kChunks];
 #pragma GCC unroll 4
     for (int c = 0; c < kChunks; ++c) {
       constexpr int kChunksPerStrip = kValueStrip / kLanes;
-      v[c] = load_element(values + c / kChunksPerStrip * kValueStrip * kAttentionBlock +
-                          static_cast<std::ptrdiff_t>(s) * kValueStrip + c % kChunksPerStrip * kLanes);
-    }
+      const Element* value = values + c / kChunksPerStrip * kValueStrip * kAttentionBlock +
+                             static_cast<std::ptrdiff_t>(s) * kValueStrip + c % kChunksPerStrip * kLanes;
+      prefetch_behind(value);
+      const F v = load_element(value);
 #pragma GCC unroll 8
-    for (int h = 0; h < kHeads; ++h) {
-      const F weight = Simd::set1(weights[h * kAttentionBlock + s]);
-#pragma GCC unroll 4
-      for (int c = 0; c < kChunks; ++c) sum[h][c] = Simd::fma(weight, v[c], sum[h][c]);
+      for (int h = 0; h < kHeads; ++h) {
+        sum[h][c] = Simd::fma(Simd::set1(weights[h * kAttentionBlock + s]), v, sum[h][c]);
+      }
     }
   }
   for (int h = 0; h < kHeads; ++h) {
