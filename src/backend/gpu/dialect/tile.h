@@ -107,27 +107,37 @@ GPU_FN void tile_mma(ref<Tile<float>> c0, ref<Tile<float>> c1, cref<Tile<half>> 
 // The emulator's layout is like no machine's, so that no kernel can lean on one.
 GPU_FN uint tile_row(uint lane, uint i) { return (lane * 5 + (i & 1) * 8) & 15; }
 GPU_FN uint tile_col(uint lane, uint i) { return ((lane >> 4) * 8 + (i ^ 3)) & 15; }
-GPU_FN void tile_spread(cref<Tile<half>> tile, float (&matrix)[16][16], emulator::Place at) {
-  const auto lanes = emulator::exchange(tile, at);
+template <class Matrix>
+void tile_spread(const emulator::Lanes<Tile<half>>& lanes, Matrix& matrix, uint first_row) {
   for (uint lane = 0; lane < 32; ++lane) {
     const Tile<half> part = lanes[lane];
     for (uint i = 0; i < 8; ++i) {
-      matrix[tile_row(lane, i)][tile_col(lane, i)] = static_cast<float>(part.v[i]);
+      matrix[first_row + tile_row(lane, i)][tile_col(lane, i)] = static_cast<float>(part.v[i]);
     }
   }
 }
+inline void tile_multiply(emulator::Simdgroup& simdgroup) {
+  for (uint row = 0; row < 16; ++row) {
+    for (uint column = 0; column < 32; ++column) {
+      float sum = 0;
+      for (uint k = 0; k < 16; ++k) sum += simdgroup.left[row][k] * simdgroup.right[column][k];
+      simdgroup.product[row][column] = sum;
+    }
+  }
+}
+// One lane multiplies for all.
 GPU_FN void tile_mma(ref<Tile<float>> c0, ref<Tile<float>> c1, cref<Tile<half>> a, cref<Tile<half>> b0,
                      cref<Tile<half>> b1, GPU_AT) {
-  float x[16][16], y0[16][16], y1[16][16];
-  tile_spread(a, x, at);
-  tile_spread(b0, y0, at);
-  tile_spread(b1, y1, at);
+  emulator::work_for_all(a, at, [](const auto& lanes, auto& all) { tile_spread(lanes, all.left, 0); });
+  emulator::work_for_all(b0, at, [](const auto& lanes, auto& all) { tile_spread(lanes, all.right, 0); });
+  const auto& all = emulator::work_for_all(b1, at, [](const auto& lanes, auto& simdgroup) {
+    tile_spread(lanes, simdgroup.right, 16);
+    tile_multiply(simdgroup);
+  });
   for (uint i = 0; i < 8; ++i) {
     const uint row = tile_row(emulator::lane(), i), column = tile_col(emulator::lane(), i);
-    for (uint k = 0; k < 16; ++k) {
-      c0.v[i] += x[row][k] * y0[column][k];
-      c1.v[i] += x[row][k] * y1[column][k];
-    }
+    c0.v[i] += all.product[row][column];
+    c1.v[i] += all.product[row][column + 16];
   }
 }
 #endif

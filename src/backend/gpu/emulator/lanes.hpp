@@ -24,6 +24,10 @@ struct Simdgroup {
   alignas(16) std::array<std::array<std::array<std::byte, kExchangeBytes>, kLanes>, 2> slots;
   alignas(16) std::array<std::array<std::byte, kExchangeBytes>, 2> results;
   std::array<bool, 2> reduced;
+  // What one lane worked out for all: two operands of a matrix product and the product.
+  std::array<std::array<float, 16>, 16> left;
+  std::array<std::array<float, 16>, 32> right;
+  std::array<std::array<float, 32>, 16> product;
 };
 
 struct Lane {
@@ -81,6 +85,20 @@ T reduce(T value, Place place, Function function) {
     std::memcpy(&result, simdgroup.results[phase].data(), sizeof result);
   }
   return result;
+}
+
+// As reduce, for what does not fit a lane's exchange: the first lane that goes on works on the simdgroup's
+// matrices for all, and what it leaves there stays until the lanes have met again.
+template <class T, class Function>
+const Simdgroup& work_for_all(T value, Place place, Function work) {
+  const Lanes<T> lanes = exchange(value, place);
+  Simdgroup& simdgroup = *current_lane->simdgroup;
+  const uint phase = current_lane->phase;
+  if (!simdgroup.reduced[phase]) {
+    work(lanes, simdgroup);
+    simdgroup.reduced[phase] = true;  // cleared when the lanes meet
+  }
+  return simdgroup;
 }
 
 // Copies of weight blocks into tile memory; they arrive when the first thread finds them ready, or, in
