@@ -24,7 +24,7 @@ Decoder::Decoder(const Context& context, bool exact) : context_(context), sizes_
   normed_ = floats(dims.hidden_size);
   mixed_ = floats(sizes_.mixer_rows);
   inner_ = floats(sizes_.inner_columns);
-  output_ = floats(dims.hidden_size);
+  output_ = floats(sizes_.panels * dims.hidden_size);
   router_ = floats(sizes_.router_rows);
   const int active = dims.experts_per_token + 1;
   expert_ = floats(active * sizes_.expert_rows);
@@ -44,6 +44,7 @@ Decoder::Decoder(const Context& context, bool exact) : context_(context), sizes_
   expert_outputs_.resize(routes_.size());
   expert_weights_.resize(routes_.size());
   window_rows_.resize(static_cast<std::size_t>(dims.conv_kernel));
+  panel_outputs_.resize(static_cast<std::size_t>(sizes_.panels));
 }
 
 void Decoder::multiply(const PackedMatrix& matrix, const ActivationRow& row, float* out) {
@@ -51,6 +52,22 @@ void Decoder::multiply(const PackedMatrix& matrix, const ActivationRow& row, flo
       matrix.blocks(), block_grain(matrix), [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
         context_.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end), &row, 1, out, 0);
       });
+}
+
+// The blocks of several matrices as one range of work, so that threads end together: calls
+// work(matrix, begin, end) for `count` matrices of `blocks` blocks, of which the last has `last_blocks`.
+template <class Work>
+void Decoder::for_all_blocks(int count, int blocks, int last_blocks, std::int64_t grain, const Work& work) {
+  const std::int64_t total = static_cast<std::int64_t>(count - 1) * blocks + last_blocks;
+  context_.pool.parallel_for(total, grain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    while (begin < end) {
+      const int matrix = std::min(static_cast<int>(begin / blocks), count - 1);
+      const std::int64_t base = static_cast<std::int64_t>(matrix) * blocks;
+      const std::int64_t stop = matrix == count - 1 ? end : std::min(end, base + blocks);
+      work(matrix, static_cast<int>(begin - base), static_cast<int>(stop - base));
+      begin = stop;
+    }
+  });
 }
 
 void Decoder::normalize_and_quantize(const std::vector<float>& factor, const ActivationRow& row) {
@@ -86,17 +103,19 @@ void Decoder::step(CpuSequence& sequence, TokenId token, std::span<float> logits
   sequence.advance(1);
 }
 
-// Each thread adds the rows that it multiplied.
 void Decoder::add_mixer_output(const LayerWeights& layer) {
-  const PackedMatrix& matrix = layer.mixer_out;
-  context_.pool.parallel_for(matrix.blocks(), block_grain(matrix),
-                             [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-                               const auto first = static_cast<std::size_t>(begin) * kLanes;
-                               const int rows = static_cast<int>(end - begin) * kLanes;
-                               context_.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end),
-                                                       &inner_row_[0], 1, output_.data(), 0);
-                               add_to_residual(context_.kernels, output_.at(first), rows, hidden_.at(first));
-                             });
+  const int hidden = context_.dims.hidden_size, blocks = layer.mixer_out.front().blocks();
+  const int panels = static_cast<int>(layer.mixer_out.size());
+  for_all_blocks(panels, blocks, blocks, block_grain(layer.mixer_out.front()),
+                 [&](int panel, int begin, int end) {
+                   const ActivationRow row = from_column(inner_row_[0], panel * kPanelColumns);
+                   context_.kernels.matmul(layer.mixer_out[static_cast<std::size_t>(panel)], begin, end, &row,
+                                           1, output_.row(panel, hidden), 0);
+                 });
+  for (int panel = 0; panel < panels; ++panel) {
+    panel_outputs_[static_cast<std::size_t>(panel)] = output_.row(panel, hidden);
+  }
+  add_to_residual(context_.kernels, panel_outputs_.data(), panels, hidden, hidden_.data());
 }
 
 // One region for the whole mixer: a key head with its value heads needs nothing of the other heads, so each
@@ -237,26 +256,17 @@ void Decoder::experts(const LayerWeights& layer, int layer_index) {
   select_experts(router_.data(), dims.experts, dims.experts_per_token, layer_index, routes_.data());
   routes_.back() = {dims.experts, 1 / (1 + std::exp(-router_.data()[layer.shared_gate_row]))};
 
-  // The selected experts' blocks are one range of work, so that threads end together.
-  const auto for_all_blocks = [&](const std::vector<PackedMatrix>& matrices, const auto& row_of, float* out,
-                                  int stride) {
-    const int blocks = matrices.front().blocks(), shared_blocks = matrices.back().blocks();
-    const std::int64_t total = static_cast<std::int64_t>(active - 1) * blocks + shared_blocks;
-    context_.pool.parallel_for(
-        total, block_grain(matrices.front()), [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-          while (begin < end) {
-            const int slot = std::min(static_cast<int>(begin / blocks), active - 1);
-            const std::int64_t base = static_cast<std::int64_t>(slot) * blocks;
-            const std::int64_t limit = slot == active - 1 ? total : base + blocks;
-            const std::int64_t stop = std::min(end, limit);
-            kernels.matmul(matrices[static_cast<std::size_t>(routes_[static_cast<std::size_t>(slot)].expert)],
-                           static_cast<int>(begin - base), static_cast<int>(stop - base), row_of(slot), 1,
-                           out + static_cast<std::ptrdiff_t>(slot) * stride, 0);
-            begin = stop;
-          }
-        });
+  // Multiplies the selected experts' matrices, the shared expert's last.
+  const auto multiply_experts = [&](const std::vector<PackedMatrix>& matrices, const auto& row_of, float* out,
+                                    int stride) {
+    for_all_blocks(active, matrices.front().blocks(), matrices.back().blocks(), block_grain(matrices.front()),
+                   [&](int slot, int begin, int end) {
+                     const int expert = routes_[static_cast<std::size_t>(slot)].expert;
+                     kernels.matmul(matrices[static_cast<std::size_t>(expert)], begin, end, row_of(slot), 1,
+                                    out + static_cast<std::ptrdiff_t>(slot) * stride, 0);
+                   });
   };
-  for_all_blocks(
+  multiply_experts(
       layer.gate_up, [&](int /*slot*/) { return &input_row_[0]; }, expert_.data(), sizes_.expert_rows);
   context_.pool.parallel_for(active, 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
     for (int slot = static_cast<int>(begin); slot < static_cast<int>(end); ++slot) {
@@ -266,7 +276,7 @@ void Decoder::experts(const LayerWeights& layer, int layer_index) {
       kernels.quantize(gate, size, expert_rows_[slot]);
     }
   });
-  for_all_blocks(
+  multiply_experts(
       layer.down, [&](int slot) { return &expert_rows_[slot]; }, expert_out_.data(), hidden);
   for (int slot = 0; slot < active; ++slot) {
     expert_outputs_[static_cast<std::size_t>(slot)] = expert_out_.row(slot, hidden);

@@ -8,12 +8,19 @@
 
 namespace lily::cpu {
 
+int inner_columns(const LayerWeights& layer) {
+  int columns = 0;
+  for (const PackedMatrix& panel : layer.mixer_out) columns += panel.groups * kGroup;
+  return columns;
+}
+
 ScratchSizes scratch_sizes(const Context& context) {
   ScratchSizes sizes;
   for (const LayerWeights& layer : context.weights.layers) {
     sizes.mixer_rows = std::max(sizes.mixer_rows, padded_rows(layer.mixer_in));
     sizes.router_rows = std::max(sizes.router_rows, padded_rows(layer.router));
-    sizes.inner_columns = std::max(sizes.inner_columns, layer.mixer_out.groups * kGroup);
+    sizes.inner_columns = std::max(sizes.inner_columns, inner_columns(layer));
+    sizes.panels = std::max(sizes.panels, static_cast<int>(layer.mixer_out.size()));
     for (const PackedMatrix* matrix : {&layer.gate_up.front(), &layer.gate_up.back()}) {
       sizes.expert_rows = std::max(sizes.expert_rows, padded_rows(*matrix));
     }

@@ -1,7 +1,9 @@
 // The two ways through the model: many tokens at once (prefill) and one after another (decode).
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -39,9 +41,14 @@ class FloatBuffer {
 // Matrix rows padded to whole blocks: outputs of matmul need this room.
 inline int padded_rows(const PackedMatrix& matrix) { return matrix.blocks() * kLanes; }
 
-inline void add_to_residual(const Kernels& kernels, const float* x, int n, float* residual) {
-  constexpr float kOne = 1;
-  kernels.add_weighted(&x, &kOne, 1, n, residual);
+// residual += rows[0] + .. + rows[count - 1], in order.
+inline void add_to_residual(const Kernels& kernels, const float* const* rows, int count, int n,
+                            float* residual) {
+  constexpr float kOnes[] = {1, 1, 1, 1, 1, 1, 1, 1};
+  constexpr int kMost = static_cast<int>(std::size(kOnes));
+  for (int i = 0; i < count; i += kMost) {
+    kernels.add_weighted(rows + i, kOnes, std::min(kMost, count - i), n, residual);
+  }
 }
 
 // Blocks that a thread takes at once: about 96 KiB of codes, some 5 us of reading, so that the counter costs
@@ -54,8 +61,11 @@ inline std::int64_t block_grain(const PackedMatrix& matrix) {
 // Widest mixer_in, router and so on, over all layers: what scratch must hold.
 struct ScratchSizes {
   int mixer_rows = 0, router_rows = 0, expert_rows = 0, inner_columns = 0, expert_columns = 0;
+  int panels = 0;  // of mixer_out
 };
 ScratchSizes scratch_sizes(const Context& context);
+// Columns of mixer_out.
+int inner_columns(const LayerWeights& layer);
 
 // Gates of one token's value heads [first, last) from mixer_in's output: alpha = exp(decay * softplus(a +
 // dt_bias)), beta = sigmoid(b).
@@ -77,6 +87,8 @@ class Decoder {
 
  private:
   void multiply(const PackedMatrix& matrix, const ActivationRow& row, float* out);
+  template <class Work>
+  void for_all_blocks(int count, int blocks, int last_blocks, std::int64_t grain, const Work& work);
   void normalize_and_quantize(const std::vector<float>& factor, const ActivationRow& row);
   void delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer);
   void delta_net_head(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int key_head);
@@ -93,7 +105,8 @@ class Decoder {
   std::vector<Route> routes_;
   std::vector<const float*> expert_outputs_;
   std::vector<float> expert_weights_;
-  std::vector<const float*> window_rows_;  // [taps], oldest first
+  std::vector<const float*> window_rows_;    // [taps], oldest first
+  std::vector<const float*> panel_outputs_;  // of mixer_out
 };
 
 class Prefiller {
@@ -137,8 +150,9 @@ class Prefiller {
       attention_sums_;
   FloatBuffer angles_, logits_;
   ActivationRows input_rows_, router_rows_, inner_rows_, head_row_;
-  std::vector<Route> routes_;  // [tokens][experts_per_token]
-  std::vector<int> slot_of_;   // [tokens][experts_per_token + 1]; the shared expert last
+  std::vector<ActivationRow> panel_rows_;  // [panels of mixer_out][kChunk], parts of inner_rows_
+  std::vector<Route> routes_;              // [tokens][experts_per_token]
+  std::vector<int> slot_of_;               // [tokens][experts_per_token + 1]; the shared expert last
   std::vector<int> token_of_slot_;
   std::vector<int> next_slot_;  // [experts]
   std::vector<ExpertTask> tasks_;
@@ -147,7 +161,7 @@ class Prefiller {
     ActivationRows rows;
     std::vector<ActivationRow> gathered;
     std::vector<const float*> window;   // [taps]
-    std::vector<const float*> outputs;  // of one token's experts
+    std::vector<const float*> outputs;  // of one token's experts, or of mixer_out's panels
     std::vector<float> weights;
   };
   std::vector<ThreadScratch> threads_;

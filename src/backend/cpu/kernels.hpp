@@ -32,6 +32,11 @@ struct PackedMatrix {
   std::size_t bytes() const { return block_bytes() * static_cast<std::size_t>(blocks()); }
 };
 
+// Columns of a matrix that should be multiplied in one go: the codes of 16 such rows and both terms of the
+// activations stay together in a first-level cache of 32 KiB. With 4,096 columns each block of rows pushes
+// the activations out, and decode read such matrices at 41 GB/s where narrower ones gave 57.
+inline constexpr int kPanelColumns = 2048;
+
 // One row of quantized activations. Per group of 64: x ~ scale * high (fast), or scale * (256 high + low)
 // (exact, 15 bits and a sign). Codes are stored in the chunk order above. `sums` are the sums of the
 // dequantized values, so that the affine bias multiplies exactly what the codes multiply.

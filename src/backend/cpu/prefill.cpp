@@ -30,7 +30,7 @@ Prefiller::Prefiller(const Context& context, bool exact) : context_(context), si
   mixed_ = rows(kChunk, sizes_.mixer_rows);
   convolved_ = rows(kChunk, dims.conv_channels());
   inner_ = rows(kChunk, sizes_.inner_columns);
-  output_ = rows(kChunk, dims.hidden_size);
+  output_ = rows(kChunk, sizes_.panels * dims.hidden_size);
   router_ = rows(kChunk, sizes_.router_rows);
   gates_ = rows(kChunk, 2 * dims.value_heads);
   queries_ = rows(kChunk, dims.attention_rows());
@@ -43,6 +43,10 @@ Prefiller::Prefiller(const Context& context, bool exact) : context_(context), si
   // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications.
   router_rows_ = ActivationRows(kChunk, dims.hidden_size, true);
   inner_rows_ = ActivationRows(kChunk, sizes_.inner_columns, exact);
+  for (int panel = 0; panel < sizes_.panels; ++panel) {
+    for (int t = 0; t < kChunk; ++t)
+      panel_rows_.push_back(from_column(inner_rows_[t], panel * kPanelColumns));
+  }
   head_row_ = ActivationRows(1, dims.hidden_size, true);
   routes_.resize(static_cast<std::size_t>(kChunk * dims.experts_per_token));
   slot_of_.resize(static_cast<std::size_t>(kChunk * active));
@@ -54,7 +58,7 @@ Prefiller::Prefiller(const Context& context, bool exact) : context_(context), si
     scratch.rows = ActivationRows(kExpertTokens, sizes_.expert_columns, exact);
     scratch.gathered.resize(kExpertTokens);
     scratch.window.resize(static_cast<std::size_t>(dims.conv_kernel));
-    scratch.outputs.resize(static_cast<std::size_t>(active));
+    scratch.outputs.resize(static_cast<std::size_t>(std::max(active, sizes_.panels)));
     scratch.weights.resize(static_cast<std::size_t>(active));
   }
 }
@@ -141,16 +145,26 @@ void Prefiller::chunk(CpuSequence& sequence, std::span<const TokenId> tokens,
 }
 
 void Prefiller::add_mixer_output(const LayerWeights& layer, int tokens) {
-  const int hidden = context_.dims.hidden_size, columns = layer.mixer_out.groups * kGroup;
+  const int hidden = context_.dims.hidden_size, columns = inner_columns(layer);
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
       context_.kernels.quantize(inner_.row(t, sizes_.inner_columns), columns, inner_rows_[t]);
     }
   });
-  multiply(layer.mixer_out, inner_rows_.data(), tokens, output_.data(), hidden);
-  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+  const int panels = static_cast<int>(layer.mixer_out.size()), stride = panels * hidden;
+  for (int panel = 0; panel < panels; ++panel) {
+    multiply(layer.mixer_out[static_cast<std::size_t>(panel)],
+             panel_rows_.data() + static_cast<std::ptrdiff_t>(panel) * kChunk, tokens,
+             output_.at(static_cast<std::size_t>(panel) * static_cast<std::size_t>(hidden)), stride);
+  }
+  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int thread) {
+    std::vector<const float*>& outputs = threads_[static_cast<std::size_t>(thread)].outputs;
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
-      add_to_residual(context_.kernels, output_.row(t, hidden), hidden, hidden_.row(t, hidden));
+      for (int panel = 0; panel < panels; ++panel) {
+        outputs[static_cast<std::size_t>(panel)] =
+            output_.row(t, stride) + static_cast<std::ptrdiff_t>(panel) * hidden;
+      }
+      add_to_residual(context_.kernels, outputs.data(), panels, hidden, hidden_.row(t, hidden));
     }
   });
 }

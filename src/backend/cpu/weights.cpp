@@ -50,10 +50,12 @@ void require_kernel(const Matrix& matrix) {
   }
 }
 
-// One read-and-pack: rows [row, row + rows) of an expert go to consecutive blocks at `out`.
+// One read-and-pack: columns of rows [row, row + rows) of an expert go to consecutive blocks at `out`.
 struct PackJob {
   const Matrix* source = nullptr;
   int expert = 0;
+  int first_group = 0;
+  int groups = 0;
   std::int64_t row = 0;
   int rows = 0;
   int planes = 1;
@@ -66,8 +68,37 @@ class Planner {
   // Packs the rows of `parts` below each other; returns the first row of each part in `rows_of_parts`.
   PackedMatrix place(std::initializer_list<const Matrix*> parts, int expert,
                      std::vector<int>* rows_of_parts) {
+    return place_columns(parts, expert, 0, static_cast<int>((*parts.begin())->columns / kGroup),
+                         rows_of_parts);
+  }
+
+  // One matrix, cut into panels of kPanelColumns.
+  std::vector<PackedMatrix> place_panels(const Matrix& matrix) {
+    std::vector<PackedMatrix> panels;
+    const int groups = static_cast<int>(matrix.columns / kGroup);
+    for (int first = 0; first < groups; first += kPanelColumns / kGroup) {
+      panels.push_back(
+          place_columns({&matrix}, 0, first, std::min(kPanelColumns / kGroup, groups - first), nullptr));
+    }
+    return panels;
+  }
+
+  std::byte* place_raw(std::uint64_t bytes) {
+    std::byte* place = at(bytes_);
+    bytes_ += (bytes + 63) / 64 * 64;
+    return place;
+  }
+
+  std::size_t bytes() const { return bytes_; }
+  std::vector<PackJob>& jobs() { return jobs_; }
+
+ private:
+  static std::byte* at(std::size_t offset) { return reinterpret_cast<std::byte*>(offset); }
+
+  PackedMatrix place_columns(std::initializer_list<const Matrix*> parts, int expert, int first_group,
+                             int groups, std::vector<int>* rows_of_parts) {
     PackedMatrix packed;
-    packed.groups = static_cast<int>((*parts.begin())->columns / kGroup);
+    packed.groups = groups;
     for (const Matrix* part : parts) {
       require_kernel(*part);
       packed.planes = std::max(packed.planes, bits_of(*part) / 4);
@@ -85,6 +116,8 @@ class Planner {
         PackJob job;
         job.source = part;
         job.expert = expert;
+        job.first_group = first_group;
+        job.groups = groups;
         job.row = row;
         job.rows = static_cast<int>(std::min<std::int64_t>(kRowsPerJob, part->rows - row));
         job.planes = packed.planes;
@@ -96,18 +129,6 @@ class Planner {
     if (rows_of_parts != nullptr) *rows_of_parts = first_rows;
     return packed;
   }
-
-  std::byte* place_raw(std::uint64_t bytes) {
-    std::byte* place = at(bytes_);
-    bytes_ += (bytes + 63) / 64 * 64;
-    return place;
-  }
-
-  std::size_t bytes() const { return bytes_; }
-  std::vector<PackJob>& jobs() { return jobs_; }
-
- private:
-  static std::byte* at(std::size_t offset) { return reinterpret_cast<std::byte*>(offset); }
 
   std::size_t bytes_ = 0;
   std::vector<PackJob> jobs_;
@@ -124,7 +145,7 @@ LayerWeights plan_layer(const checkpoint::Layer& layer, const model::Dimensions&
     out.mixer_in =
         planner.place({&net.in_proj_qkv, &net.in_proj_z, &net.in_proj_b, &net.in_proj_a}, 0, &rows);
     std::tie(out.z_row, out.b_row, out.a_row) = std::tuple(rows[1], rows[2], rows[3]);
-    out.mixer_out = planner.place({&net.out_proj}, 0, nullptr);
+    out.mixer_out = planner.place_panels(net.out_proj);
     const int channels = dims.conv_channels(), taps = dims.conv_kernel;
     out.convolution.resize(net.convolution.size());
     for (int c = 0; c < channels; ++c) {
@@ -137,7 +158,7 @@ LayerWeights plan_layer(const checkpoint::Layer& layer, const model::Dimensions&
     const checkpoint::Attention& attention = *layer.attention;
     out.mixer_in = planner.place({&attention.q_proj, &attention.k_proj, &attention.v_proj}, 0, &rows);
     std::tie(out.k_row, out.v_row) = std::tuple(rows[1], rows[2]);
-    out.mixer_out = planner.place({&attention.o_proj}, 0, nullptr);
+    out.mixer_out = planner.place_panels(attention.o_proj);
     out.q_norm = attention.q_norm;
     out.k_norm = attention.k_norm;
   }
@@ -160,7 +181,8 @@ void relocate(PackedMatrix& matrix, std::byte* base) {
 
 void relocate(Weights& weights, std::byte* base) {
   for (LayerWeights& layer : weights.layers) {
-    for (PackedMatrix* matrix : {&layer.mixer_in, &layer.mixer_out, &layer.router}) relocate(*matrix, base);
+    for (PackedMatrix* matrix : {&layer.mixer_in, &layer.router}) relocate(*matrix, base);
+    for (PackedMatrix& matrix : layer.mixer_out) relocate(matrix, base);
     for (PackedMatrix& matrix : layer.gate_up) relocate(matrix, base);
     for (PackedMatrix& matrix : layer.down) relocate(matrix, base);
   }
@@ -243,18 +265,20 @@ std::uint64_t run_job(const Checkpoint& checkpoint, const PackJob& job, Staging&
   checkpoint.read(matrix.scales, first * scale_bytes, std::as_writable_bytes(std::span(staging.scales)));
   checkpoint.read(matrix.biases, first * scale_bytes, std::as_writable_bytes(std::span(staging.biases)));
 
-  const int groups = static_cast<int>(matrix.columns / kGroup);
-  const std::size_t block_bytes = PackedMatrix{nullptr, kLanes, groups, job.planes}.block_bytes();
+  const std::size_t block_bytes = PackedMatrix{nullptr, kLanes, job.groups, job.planes}.block_bytes();
+  const int bits = bits_of(matrix), first_column = job.first_group * kGroup;
+  const std::size_t first_word = static_cast<std::size_t>(first_column) * static_cast<std::size_t>(bits) / 32;
+  const auto first_scale = static_cast<std::size_t>(first_column / matrix.group_size);
   for (int row = 0; row < job.rows; row += kLanes) {
     AffineRow block[kLanes];
     const int count = std::min(kLanes, job.rows - row);
     for (int r = 0; r < count; ++r) {
       const auto index = static_cast<std::size_t>(row + r);
-      block[r].codes = staging.codes.data() + index * (code_bytes / sizeof(std::uint32_t));
-      block[r].scales = staging.scales.data() + index * (scale_bytes / sizeof(std::uint16_t));
-      block[r].biases = staging.biases.data() + index * (scale_bytes / sizeof(std::uint16_t));
+      block[r].codes = staging.codes.data() + index * (code_bytes / sizeof(std::uint32_t)) + first_word;
+      block[r].scales = staging.scales.data() + index * (scale_bytes / sizeof(std::uint16_t)) + first_scale;
+      block[r].biases = staging.biases.data() + index * (scale_bytes / sizeof(std::uint16_t)) + first_scale;
     }
-    pack_block(std::span(block, static_cast<std::size_t>(count)), groups, bits_of(matrix), matrix.group_size,
+    pack_block(std::span(block, static_cast<std::size_t>(count)), job.groups, bits, matrix.group_size,
                job.planes, job.out + static_cast<std::size_t>(row / kLanes) * block_bytes);
   }
   return rows * (code_bytes + 2 * scale_bytes);

@@ -20,7 +20,8 @@ struct LayerWeights {
   std::vector<float> input_norm, post_attention_norm;  // [hidden]
 
   PackedMatrix mixer_in;  // DeltaNet: qkv | z | b | a. Attention: q and gate | k | v.
-  PackedMatrix mixer_out;
+  std::vector<PackedMatrix>
+      mixer_out;  // panels of kPanelColumns columns side by side; the last may be narrower
   int z_row = 0, b_row = 0, a_row = 0;  // DeltaNet
   int k_row = 0, v_row = 0;             // attention
 
