@@ -14,6 +14,7 @@ safetensors_torch = pytest.importorskip("safetensors.torch", reason="the tests o
 import train  # noqa: E402
 import warm_up  # noqa: E402
 from architecture import Architecture, tensors  # noqa: E402
+from average import average  # noqa: E402
 from conversations import ANSWER, FORCED, OTHER  # noqa: E402
 from data import BATCH_SLOTS, pack, row_length  # noqa: E402
 from export import SHARD_BYTES, shards  # noqa: E402
@@ -144,6 +145,18 @@ def test_conversations_grow():
     assert TRAINING.longest_conversation(0.0, chance) == 450
     late = {TRAINING.longest_conversation(0.9, chance) for _ in range(500)}
     assert late == {length for _, length in TRAINING.long_shares}
+
+
+def test_the_mean_of_two_exports_lies_between_them(tmp_path):
+    for name, value in (("first", 1.0), ("second", 2.0)):
+        (tmp_path / name).mkdir()
+        values = {"weight": torch.full((3,), value, dtype=torch.bfloat16)}
+        safetensors_torch.save_file(values, tmp_path / name / "model-00001-of-00001.safetensors")
+    (tmp_path / "second" / "config.json").write_text("{}")
+    average(tmp_path / "first", tmp_path / "second", 0.75, tmp_path / "mean")
+    mean = safetensors_torch.load_file(tmp_path / "mean" / "model-00001-of-00001.safetensors")
+    assert mean["weight"].tolist() == [1.75] * 3 and mean["weight"].dtype == torch.bfloat16
+    assert (tmp_path / "mean" / "config.json").exists()
 
 
 def test_shards_are_small_and_complete():
