@@ -59,6 +59,7 @@ say() {
 step "Streamed answers"
 say "How can I help?" "Hello"
 say "Lily" "Who are you?"
+say "I am a small model" "Wie wird morgen das Wetter in Hamburg?"
 
 document="$(cat "$model/demo/library.txt")"
 step "A document: $model/demo/library.txt"

@@ -34,7 +34,9 @@ function desk() {
   const phones = { 'Eva Cruz': '617-5579', 'Tom Berg': '386-7380' };
   const reminders = [];
   const functions = {
-    find_contact: ({ name }) => JSON.stringify(name in phones ? { name, phone: phones[name] } : { error: 'not found' }),
+    // With the spaces that most tools write and that the model has learnt to read.
+    find_contact: ({ name }) =>
+      name in phones ? `{"name": "${name}", "phone": "${phones[name]}"}` : '{"error": "not found"}',
     add_reminder: (reminder) => reminders.push(reminder) && 'ok',
   };
   return { functions, reminders };
