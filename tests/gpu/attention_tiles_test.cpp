@@ -98,8 +98,9 @@ class AttentionTiles : public DeviceTest {
 };
 
 TEST_P(AttentionTiles, DecodeIsTheSoftmaxForHalvesAndCodes) {
-  for (const Shape shape : {Shape{4, 2, 0, 1, 1}, Shape{16, 2, 30, 2, 3}, Shape{4, 2, 31, 1, 4},
-                            Shape{2, 2, 32, 1, 2}, Shape{8, 1, 255, 1, 8}, Shape{6, 2, 150, 1, 2}}) {
+  for (const Shape shape :
+       {Shape{4, 2, 0, 1, 1}, Shape{16, 2, 30, 2, 3}, Shape{4, 2, 31, 1, 4}, Shape{2, 2, 32, 1, 2},
+        Shape{8, 1, 255, 1, 8}, Shape{6, 2, 150, 1, 2}, Shape{1, 1, 70, 1, 300}}) {
     const uint capacity = shape.position + shape.tokens + 3;
     const Cache c = cache(shape, capacity);
     const std::size_t heads = std::size_t{shape.tokens} * shape.heads;

@@ -140,20 +140,50 @@ GPU_KERNEL(AttentionSplit) {
 }
 
 GPU_KERNEL(AttentionCombine) {
-  const uint dim = AttentionCombine::dim;
+  const uint dim = AttentionCombine::dim, batch = AttentionCombine::batch,
+             parts = AttentionCombine::threads / AttentionCombine::dim, unroll = 4;
   allow_next();
   wait_for_previous();
-  uint head = t.group.x, token = t.group.y;
+  uint head = t.group.x, token = t.group.y, d = t.index % dim, part = t.index / dim;
   ulong at = (ulong(token) * a.heads + head) * a.splits;
   float largest = -1e30f, sum = 0.0f, y = 0.0f;
-  for (uint i = 0; i < a.splits; ++i) largest = max(largest, a.maximum[at + i]);
-  for (uint i = 0; i < a.splits; ++i) {
-    if (a.sums[at + i] > 0.0f) {
-      float weight = exp(a.maximum[at + i] - largest);
-      sum += weight * a.sums[at + i];
-      y += weight * a.partial[(at + i) * dim + t.index];
-    }
+  for (uint i = t.index; i < a.splits; i += AttentionCombine::threads) {
+    largest = max(largest, a.maximum[at + i]);
   }
-  float gate = a.projection[ulong(token) * a.stride + head * 2 * dim + dim + t.index];
-  a.y[(ulong(token) * a.heads + head) * dim + t.index] = y / sum * sigmoid(gate);
+  largest = simd_max(largest);
+  if (t.lane == 0) s.largest[t.simd] = largest;
+  group_barrier();
+  largest = simd_max(s.largest[t.lane]);  // as many simdgroups as lanes
+  for (uint first = 0; first < a.splits; first += batch) {
+    uint count = min(batch, a.splits - first);
+    if (t.index < batch) {
+      float share = t.index < count ? a.sums[at + first + t.index] : 0.0f;
+      float weight = share > 0.0f ? exp(a.maximum[at + first + t.index] - largest) : 0.0f;
+      s.weights[t.index] = weight;
+      sum += weight * share;
+    }
+    group_barrier();
+    for (uint i = part; i < count; i += parts * unroll) {
+      GPU_UNROLL for (uint j = 0; j < unroll; ++j) {
+        uint split = i + j * parts;
+        // The partial sums of an empty split may be anything.
+        if (split < count && s.weights[split] > 0.0f) {
+          y += s.weights[split] * a.partial[(at + first + split) * dim + d];
+        }
+      }
+    }
+    group_barrier();
+  }
+  s.y[t.index] = y;
+  sum = simd_sum(sum);
+  if (t.lane == 0) s.sums[t.simd] = sum;
+  group_barrier();
+  if (t.index < dim) {
+    y = s.y[d];
+    GPU_UNROLL for (uint i = 1; i < parts; ++i) y += s.y[i * dim + d];
+    sum = s.sums[0];
+    for (uint i = 1; i < batch / 32; ++i) sum += s.sums[i];
+    float gate = a.projection[ulong(token) * a.stride + head * 2 * dim + dim + d];
+    a.y[(ulong(token) * a.heads + head) * dim + d] = y / sum * sigmoid(gate);
+  }
 }

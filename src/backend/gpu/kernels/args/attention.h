@@ -43,14 +43,19 @@ struct AttentionSplit {
   };
 };
 
-// Puts the splits together, divides, and multiplies with sigmoid(gate). Grid: (heads, tokens).
+// Puts the splits together, divides, and multiplies with sigmoid(gate). A dimension is added up by four
+// threads, which share the splits. Grid: (heads, tokens).
 struct AttentionCombine {
-  enum : uint { threads = 256, dim = 256 };
+  enum : uint { threads = 1024, dim = 256, batch = 256 };
   in<float> partial, maximum, sums;
   in<float> projection;  // [tokens][stride]
   out<float> y;          // [tokens][heads][256]
   uint heads, splits, stride;
-  using Shared = NoShared;
+  struct Shared {
+    float weights[batch];  // of a batch of splits
+    float y[threads];
+    float largest[threads / 32], sums[threads / 32];
+  };
 };
 
 }  // namespace lily::gpu
