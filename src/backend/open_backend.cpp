@@ -39,10 +39,6 @@ void check_reference_options(const BackendOptions& options) {
 
 // So have the GPU kernels.
 void check_emulator_options(const BackendOptions& options) {
-  if (options.kv != KvFormat::f16) {
-    throw Error(ErrorKind::unsupported,
-                "the emulator backend has no int8 KV cache yet: use --kv f16, or backend cpu");
-  }
   if (options.activations == Activations::fast) {
     throw Error(ErrorKind::unsupported,
                 "the emulator backend computes exactly and has no fast activations: use backend cpu");
@@ -68,7 +64,8 @@ std::unique_ptr<Backend> open_backend(const std::string& name,
   if (name == "emulator") {
     check_emulator_options(options);
     const int threads = options.threads > 0 ? options.threads : available_cores();
-    return gpu::open_gpu_backend(gpu::emulator::open_device(threads), checkpoint, threads, options.progress);
+    return gpu::open_gpu_backend(gpu::emulator::open_device(threads), checkpoint, options.kv, threads,
+                                 options.progress);
   }
   for (const MissingBackend& missing : kMissing) {
     if (name == missing.name) {

@@ -70,9 +70,6 @@ TEST(Open, TheEmulatorRunsAModelAndRefusesWhatItsKernelsLack) {
   const EngineInfo info = Engine::open(options)->info();
   EXPECT_EQ(info.backend, "emulator (1 thread)");
   EXPECT_EQ(info.activations, "exact (16 bits per value)");
-  options.kv = KvFormat::int8;
-  EXPECT_EQ(testing::raised([&] { Engine::open(options); }).kind(), ErrorKind::unsupported);
-  options.kv = KvFormat::f16;
   options.activations = Activations::fast;
   EXPECT_EQ(testing::raised([&] { Engine::open(options); }).kind(), ErrorKind::unsupported);
   const Error error = testing::raised([] { Engine::open(options_for(testing::kTinyBf16, "emulator")); });

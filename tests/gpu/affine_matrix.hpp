@@ -65,7 +65,7 @@ class AffineMatrix {
     return bf16_to_float(row(row_index).biases[column / format_.group_size]);
   }
 
-  float guard() const { return weight_guard(scales_, biases_, format_.bits); }
+  float guard() const { return weight_guard(largest_weight(scales_, biases_, format_.bits)); }
 
   // A product in fp64, and how far fp32 sums over inputs in 16 bits may be from it.
   struct Product {

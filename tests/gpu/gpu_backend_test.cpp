@@ -27,8 +27,8 @@ std::shared_ptr<const checkpoint::Checkpoint> checkpoint_of(const std::filesyste
 }
 
 std::unique_ptr<Backend> open(const std::filesystem::path& folder, LaneOrder order = LaneOrder::forward,
-                              int threads = 2) {
-  return open_gpu_backend(emulator::open_device(threads, order), checkpoint_of(folder), threads, {});
+                              int threads = 2, KvFormat kv = KvFormat::f16) {
+  return open_gpu_backend(emulator::open_device(threads, order), checkpoint_of(folder), kv, threads, {});
 }
 
 std::vector<TokenId> tokens(int count) {
@@ -82,12 +82,13 @@ Difference compare(const Logits& found, const Logits& expected) {
   return difference;
 }
 
-// Inputs of 16 bits and keys and values in halves leave what the CPU backend's exact mode leaves: 1.3e-3
-// where logits have a standard deviation of 2.8 (random weights), 2.4e-3 where it is 19 (lily-mini).
+// Decode keeps 16 bits of its inputs, and halves of keys and values: it leaves what the CPU backend's exact
+// mode leaves, 1.3e-3 where logits have a standard deviation of 2.8 (random weights). Prefill multiplies
+// halves: 1.2e-2.
 struct ModelCase {
   const char* name;
   std::filesystem::path folder;
-  double median;
+  double decode, prefill;
 };
 void PrintTo(const ModelCase& model, std::ostream* out) { *out << model.name; }
 
@@ -100,15 +101,16 @@ TEST_P(GpuBackendOnModels, PrefillAndDecodeAgreeWithTheReference) {
   const Logits expected = run(*reference, ids, 48, 48);
   const auto backend = open(GetParam().folder);
   const Difference prefilled = compare(run(*backend, ids, 48, 48), expected);
-  EXPECT_LT(prefilled.median, GetParam().median);
+  EXPECT_LT(prefilled.median, GetParam().prefill);
   EXPECT_LE(prefilled.other_argmax, 0.021);
   const Difference decoded = compare(run(*backend, ids, 0, 1), expected);
-  EXPECT_LT(decoded.median, GetParam().median);
+  EXPECT_LT(decoded.median, GetParam().decode);
   EXPECT_LE(decoded.other_argmax, 0.021);
 }
 
 INSTANTIATE_TEST_SUITE_P(, GpuBackendOnModels,
-                         ::testing::Values(ModelCase{"tiny", kTinyQ4, 2e-3}, ModelCase{"mini", kMini, 4e-3}),
+                         ::testing::Values(ModelCase{"tiny", kTinyQ4, 2e-3, 3e-2},
+                                           ModelCase{"mini", kMini, 6e-3, 6e-2}),
                          [](const auto& model) { return model.param.name; });
 
 TEST(GpuBackend, OrdersOfLanesAndDispatchesGiveTheSameBits) {
@@ -120,12 +122,22 @@ TEST(GpuBackend, OrdersOfLanesAndDispatchesGiveTheSameBits) {
 }
 
 TEST(GpuBackend, PiecesOfAPromptStayNear) {
-  const auto ids = tokens(40);
+  // Pieces take other kernels than the whole: one token decode's, up to 32 those for few tokens, up to 63 the
+  // scan.
+  const auto ids = tokens(66);
   const auto backend = open(kTinyQ4);
-  const Logits whole = run(*backend, ids, 40, 40);  // chunks of 32 and 8
-  for (const int piece : {1, 3, 33}) {
-    EXPECT_LT(compare(run(*backend, ids, 40, piece), whole).median, 1e-4) << piece;
+  const Logits whole = run(*backend, ids, 66, 66);
+  for (const int piece : {5, 33}) {
+    EXPECT_LT(compare(run(*backend, ids, 66, piece), whole).median, 3e-2) << piece;
   }
+}
+
+TEST(GpuBackend, EightBitKvStaysNear) {
+  const auto ids = tokens(24);
+  const Logits halves = run(*open(kTinyQ4), ids, 20, 20);
+  const Logits codes = run(*open(kTinyQ4, LaneOrder::forward, 2, KvFormat::int8), ids, 20, 20);
+  EXPECT_NE(codes, halves);
+  EXPECT_LT(compare(codes, halves).median, 3e-2);
 }
 
 TEST(GpuBackend, AResetSequenceIsAsNew) {

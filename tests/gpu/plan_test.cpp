@@ -69,7 +69,7 @@ class PlanOrder : public ::testing::Test {
     plan.add(CountExperts{experts.as<uint>(), counts.as<atomic_uint>(), kCount}, {1}, {expert_list},
              {count_list});
     plan.add(ExpertOffsets{counts.as<uint>(), offsets.as<uint>()}, {1},
-             {left_out == 2 ? Region{} : count_list}, {offset_list});
+             {left_out == 2 ? Region{} : count_list}, {offset_list, left_out == 2 ? Region{} : count_list});
     plan.add(SortByExpert{experts.as<uint>(), offsets.as<uint>(), sorted.as<uint>(), kCount}, {64},
              {expert_list, left_out == 3 ? Region{} : offset_list}, {order_list});
     EXPECT_EQ(plan.level_count() == 4, left_out == 0);

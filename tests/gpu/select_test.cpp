@@ -65,16 +65,38 @@ TEST(Select, ExpertPairsFitTileMemory) {
   }
 }
 
-TEST(Select, AttentionSplitsGrowWithTheCapacityAndShrinkWithRows) {
-  EXPECT_EQ(attention_splits(1, 2, 1, 132), 1U);
-  EXPECT_EQ(attention_splits(63, 2, 1, 132), 1U);
-  EXPECT_EQ(attention_splits(64, 2, 1, 132), 1U);
-  EXPECT_EQ(attention_splits(65, 2, 1, 132), 2U);
-  EXPECT_EQ(attention_splits(64 * 528 - 64, 2, 1, 132), 527U);
-  EXPECT_EQ(attention_splits(64 * 528, 2, 1, 132), 528U);  // eight simdgroups on each multiprocessor
-  EXPECT_EQ(attention_splits(262144, 2, 1, 132), 528U);
-  EXPECT_EQ(attention_splits(262144, 2, 32, 132), 16U);
-  EXPECT_EQ(attention_splits(262144, 2, 1000, 132), 1U);
+TEST(Select, AttentionSplitsGrowWithTheCapacity) {
+  EXPECT_EQ(attention_splits(1, 2, 132), 1U);
+  EXPECT_EQ(attention_splits(63, 2, 132), 1U);
+  EXPECT_EQ(attention_splits(64, 2, 132), 1U);
+  EXPECT_EQ(attention_splits(65, 2, 132), 2U);
+  EXPECT_EQ(attention_splits(64 * 132 - 64, 2, 132), 131U);
+  EXPECT_EQ(attention_splits(64 * 132, 2, 132), 132U);  // two threadgroups on each multiprocessor
+  EXPECT_EQ(attention_splits(262144, 2, 132), 132U);
+  EXPECT_EQ(attention_splits(262144, 1000, 132), 1U);
+}
+
+TEST(Select, PathsOfPrefillChangeAtTheirBoundaries) {
+  constexpr uint kSmall = SmallProject::max_tokens, kChunk = DeltaChunks::chunk;
+  EXPECT_EQ(product_for(2), Product::small);
+  EXPECT_EQ(product_for(kSmall - 1), Product::small);
+  EXPECT_EQ(product_for(kSmall), Product::small);
+  EXPECT_EQ(product_for(kSmall + 1), Product::tiles);
+  EXPECT_EQ(delta_rule_for(2), DeltaRule::scan);
+  EXPECT_EQ(delta_rule_for(kChunk - 1), DeltaRule::scan);
+  EXPECT_EQ(delta_rule_for(kChunk), DeltaRule::chunks);
+  EXPECT_EQ(delta_rule_for(kChunk + 1), DeltaRule::chunks);
+  EXPECT_EQ(experts_for(1), Experts::sorted);
+  EXPECT_EQ(experts_for(2), Experts::by_token);
+}
+
+// Every expert may leave one tile that is not full.
+TEST(Select, ExpertTilesHoldTheWorstCase) {
+  for (const uint assignments : {1U, 63U, 64U, 65U, 4096U}) {
+    const uint experts = std::min(assignments, 256U);  // all but one with a single assignment
+    const uint full = (assignments - (experts - 1) + 63) / 64;
+    ASSERT_GE(expert_tiles(assignments), full + experts - 1) << assignments;
+  }
 }
 
 }  // namespace

@@ -15,32 +15,93 @@ struct Model {
   uint multiprocessors;
 };
 
-// Appends to plans the parts of a pass of `rows` tokens of a sequence, whose ids lie in its buffers.
+// What both ways through the model share. `rows` tokens of a sequence, whose ids lie in its buffers.
 class Recorder {
  public:
   Recorder(const Model& model, const GpuSequence& sequence, uint rows)
-      : model_(model), sequence_(sequence), buffers_(sequence.buffers()), rows_(rows) {}
+      : model_(model), dims_(model.dims), sequence_(sequence), pass_(sequence.pass()), rows_(rows) {}
 
   void embedding(Plan& plan) const;
-  void layer(Plan& plan, int index) const;
-  // Logits of the rows from `first` on, as the first rows of the logits buffer.
-  void head(Plan& plan, uint first) const;
+  // Logits of rows [first, first + count), as the first rows of the logits buffer.
+  void head(Plan& plan, uint first, uint count) const;
 
- private:
-  void normed_projection(Plan& plan, const DeviceMatrix& matrix, const float* factor,
-                         const DeviceMemory& y) const;
-  void delta_net(Plan& plan, const LayerWeights& layer, int delta_layer) const;
-  void attention(Plan& plan, const LayerWeights& layer, int attention_layer) const;
-  void experts(Plan& plan, const LayerWeights& layer) const;
-  // The part of a buffer that this pass uses, `width` floats a row.
-  Region used(const DeviceMemory& memory, uint width) const {
-    return region(memory.as<float>(), std::size_t{rows_} * width);
+ protected:
+  const LayerWeights& layer_weights(int index) const {
+    return model_.weights.layers[static_cast<std::size_t>(index)];
+  }
+  // How many layers of its kind come before a layer.
+  int index_in_kind(int index) const;
+  void attention_prepare(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const;
+  // The experts of each token on its own: decode, and weights that the sorted path does not read.
+  void experts_by_token(Plan& plan, const LayerWeights& layer) const;
+
+  float eps() const { return static_cast<float>(dims_.rms_norm_eps); }
+  // The parts of the pass's buffers that its tokens use.
+  Region x() const { return pass_.x.first(rows_ * size(dims_.hidden_size)); }
+  Region projection(const DeviceMatrix& matrix) const {
+    return pass_.projection.first(rows_ * width(matrix));
+  }
+  Region router(const DeviceMatrix& matrix) const { return pass_.router.first(rows_ * width(matrix)); }
+  Region inner(int width) const { return pass_.inner.first(rows_ * size(width)); }
+  Region queries() const { return pass_.queries.first(rows_ * size(dims_.attention_rows())); }
+
+  static std::size_t size(int value) { return static_cast<std::size_t>(value); }
+  static std::size_t width(const DeviceMatrix& matrix) { return matrix.padded_rows(); }
+  static uint number(int value) { return static_cast<uint>(value); }
+  static uint divide_up(uint n, uint by) { return (n + by - 1) / by; }
+  // Regions are ranges of addresses; kernels want them typed.
+  template <class T>
+  static T* address(const Region& region) {
+    return static_cast<T*>(const_cast<void*>(region.begin));
   }
 
   const Model& model_;
+  const model::Dimensions& dims_;
   const GpuSequence& sequence_;
-  const PassBuffers& buffers_;
+  const PassBuffers& pass_;
   uint rows_;
+};
+
+// One token: matrix-vector products, attention split over the positions.
+class DecodeRecorder : public Recorder {
+ public:
+  DecodeRecorder(const Model& model, const GpuSequence& sequence) : Recorder(model, sequence, 1) {}
+
+  void layer(Plan& plan, int index) const;
+
+ private:
+  void delta_net(Plan& plan, const LayerWeights& layer, int delta_layer) const;
+  void attention(Plan& plan, const LayerWeights& layer, int attention_layer) const;
+  void normed_projection(Plan& plan, const DeviceMatrix& matrix, const float* factor,
+                         const Buffer<float>& y) const;
+};
+
+// Several tokens: products on matrix tiles, DeltaNet in chunks, tokens sorted by expert.
+class PrefillRecorder : public Recorder {
+ public:
+  PrefillRecorder(const Model& model, const GpuSequence& sequence, uint rows)
+      : Recorder(model, sequence, rows), prefill_(sequence.prefill()) {}
+
+  void layer(Plan& plan, int index) const;
+
+ private:
+  void delta_net(Plan& plan, const LayerWeights& layer, int delta_layer) const;
+  void delta_rule(Plan& plan, const Region& states) const;
+  void attention(Plan& plan, const LayerWeights& layer, int attention_layer) const;
+  void experts(Plan& plan, const LayerWeights& layer) const;
+  void sorted_experts(Plan& plan, const LayerWeights& layer) const;
+  void shared_expert(Plan& plan, const LayerWeights& layer) const;
+
+  void norm_rows(Plan& plan, const float* factor) const;
+  // Rows of any buffer as halves.
+  void half_rows(Plan& plan, const Region& x, const Buffer<half>& y, const Buffer<float>& scale, uint rows,
+                 uint inputs) const;
+  // y = W x or y += W x with the rows in `halves`.
+  void multiply(Plan& plan, const DeviceMatrix& matrix, const Buffer<half>& halves,
+                const Buffer<float>& scale, const Region& y) const;
+  void multiply_add(Plan& plan, const DeviceMatrix& matrix) const;
+
+  const PrefillBuffers& prefill_;
 };
 
 }  // namespace lily::gpu

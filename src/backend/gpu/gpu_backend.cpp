@@ -12,18 +12,17 @@
 namespace lily::gpu {
 namespace {
 
-// Tokens of a prompt that go through a layer together.
-constexpr uint kChunk = 32;
-
-constexpr backend::StateFormat kStateFormat{.kv_bytes = sizeof(half), .window_bytes = sizeof(float)};
+// Tokens of a prompt that go through a layer together: buffers of 100 MB for the 35B model.
+constexpr int kChunk = 512;
 
 class GpuBackend final : public backend::Backend {
  public:
   GpuBackend(std::unique_ptr<Device> device, std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
-             int threads, const Progress& progress)
+             KvFormat kv, int threads, const Progress& progress)
       : device_(std::move(device)),
         checkpoint_(std::move(checkpoint)),
         dims_(checkpoint_->dimensions()),
+        kv_(kv),
         weights_(load(threads, progress)),
         model_{dims_, weights_, device_->multiprocessors()} {}
 
@@ -31,10 +30,10 @@ class GpuBackend final : public backend::Backend {
   std::string description() const override { return device_->description(); }
 
   std::unique_ptr<backend::Sequence> new_sequence(int capacity) override {
-    return std::make_unique<GpuSequence>(*device_, dims_, capacity, rows_for(capacity));
+    return std::make_unique<GpuSequence>(*device_, dims_, shape(capacity));
   }
   std::uint64_t sequence_bytes(int capacity) const override {
-    return SequenceSizes(dims_, capacity, rows_for(capacity), device_->multiprocessors()).bytes();
+    return GpuSequence::bytes(dims_, shape(capacity));
   }
   std::uint64_t weight_bytes() const override { return weights_.arena.bytes(); }
 
@@ -43,7 +42,10 @@ class GpuBackend final : public backend::Backend {
   void decode(backend::Sequence& sequence, TokenId token, std::span<float> logits) override;
 
   backend::DecodeTraffic decode_traffic(int position) const override {
-    return backend::decode_traffic(*checkpoint_, kStateFormat, position);
+    // Codes come with a float per group of 64.
+    const double kv_bytes = kv_ == KvFormat::int8 ? 1 + sizeof(float) / 64.0 : sizeof(half);
+    return backend::decode_traffic(*checkpoint_, {.kv_bytes = kv_bytes, .window_bytes = sizeof(float)},
+                                   position);
   }
   backend::MachineLimits measure_limits() override { return device_->measure_limits(); }
 
@@ -52,17 +54,27 @@ class GpuBackend final : public backend::Backend {
     ThreadPool pool(threads > 0 ? threads : available_cores());
     return load_weights(*checkpoint_, *device_, pool, progress);
   }
-  static uint rows_for(int capacity) { return std::min(kChunk, static_cast<uint>(std::max(capacity, 1))); }
+  SequenceShape shape(int capacity) const {
+    const int rows = std::clamp(capacity, 1, kChunk);
+    return {capacity, static_cast<uint>(rows), kv_, device_->multiprocessors()};
+  }
 
   GpuSequence& check(backend::Sequence& sequence, std::span<const TokenId> tokens,
                      std::span<float> logits) const;
   // Token ids and counters of a pass.
   void begin(GpuSequence& sequence, std::span<const TokenId> tokens);
+  template <class LayerRecorder>
+  void layers(const LayerRecorder& recorder, const backend::PrefillControl& control, int done, int count,
+              int total);
+  void run_head(const Recorder& recorder, uint first, uint count);
+  void all_logits(const Recorder& recorder, const GpuSequence& state, int count, std::span<float> logits,
+                  const backend::LogitsSink& sink);
   void read_logits(const GpuSequence& sequence, std::size_t row, std::span<float> logits);
 
   std::unique_ptr<Device> device_;
   std::shared_ptr<const checkpoint::Checkpoint> checkpoint_;
   model::Dimensions dims_;
+  KvFormat kv_;
   Weights weights_;
   Model model_;
 };
@@ -91,49 +103,69 @@ GpuSequence& GpuBackend::check(backend::Sequence& sequence, std::span<const Toke
 void GpuBackend::begin(GpuSequence& sequence, std::span<const TokenId> tokens) {
   sequence.prepare();
   const std::vector<uint> ids(tokens.begin(), tokens.end());
-  device_->write(sequence.buffers().tokens.address(), std::as_bytes(std::span(ids)));
+  device_->write(sequence.pass().tokens.data(), std::as_bytes(std::span(ids)));
 }
 
 void GpuBackend::read_logits(const GpuSequence& sequence, std::size_t row, std::span<float> logits) {
-  device_->read(sequence.buffers().logits.as<float>(row * logits.size()), std::as_writable_bytes(logits));
+  device_->read(sequence.pass().logits.at(row * logits.size()), std::as_writable_bytes(logits));
 }
 
 void GpuBackend::prefill(backend::Sequence& sequence, std::span<const TokenId> tokens,
                          std::span<float> logits, const backend::PrefillControl& control) {
   GpuSequence& state = check(sequence, tokens, logits);
-  const int total = static_cast<int>(tokens.size()), layers = dims_.layer_count();
+  const auto total = static_cast<int>(tokens.size());
   for (int done = 0; done < total;) {
-    const int count = std::min(static_cast<int>(state.buffers().rows), total - done);
-    const Recorder recorder(model_, state, static_cast<uint>(count));
+    const int count = std::min(static_cast<int>(state.shape().rows), total - done);
     begin(state, tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)));
-    // A plan per layer, so that a stop is heard between them.
-    for (int layer = 0; layer < layers; ++layer) {
-      if (control.stop.stop_requested())
-        throw Error(ErrorKind::cancelled, "stopped while reading the prompt");
-      Plan plan;
-      if (layer == 0) recorder.embedding(plan);
-      recorder.layer(plan, layer);
-      device_->run(plan);
-      const auto share = static_cast<std::int64_t>(count) * (layer + 1) / layers;
-      if (control.progress) control.progress(done + static_cast<int>(share), total);
+    if (count == 1) {
+      layers(DecodeRecorder(model_, state), control, done, count, total);
+    } else {
+      layers(PrefillRecorder(model_, state, static_cast<uint>(count)), control, done, count, total);
     }
-    const bool last = done + count == total;
-    if (control.every_position || last) {
-      Plan plan;
-      recorder.head(plan, control.every_position ? 0 : static_cast<uint>(count - 1));
-      device_->run(plan);
+    const Recorder recorder(model_, state, static_cast<uint>(count));
+    if (control.every_position) {
+      all_logits(recorder, state, count, logits, control.every_position);
+    } else if (done + count == total) {
+      run_head(recorder, static_cast<uint>(count - 1), 1);
+      read_logits(state, 0, logits);
     }
-    device_->finish();
-    const int position = state.position();
     state.advance(count);
     done += count;
-    if (control.every_position) {
-      for (int row = 0; row < count; ++row) {
-        read_logits(state, static_cast<std::size_t>(row), logits);
-        control.every_position(position + row, logits);
-      }
-    } else if (last) {
-      read_logits(state, 0, logits);
+  }
+}
+
+// A plan per layer, so that a stop is heard between them.
+template <class LayerRecorder>
+void GpuBackend::layers(const LayerRecorder& recorder, const backend::PrefillControl& control, int done,
+                        int count, int total) {
+  const int layers = dims_.layer_count();
+  for (int layer = 0; layer < layers; ++layer) {
+    if (control.stop.stop_requested()) throw Error(ErrorKind::cancelled, "stopped while reading the prompt");
+    Plan plan;
+    if (layer == 0) recorder.embedding(plan);
+    recorder.layer(plan, layer);
+    device_->run(plan);
+    const auto share = static_cast<std::int64_t>(count) * (layer + 1) / layers;
+    if (control.progress) control.progress(done + static_cast<int>(share), total);
+  }
+}
+
+void GpuBackend::run_head(const Recorder& recorder, uint first, uint count) {
+  Plan plan;
+  recorder.head(plan, first, count);
+  device_->run(plan);
+  device_->finish();
+}
+
+void GpuBackend::all_logits(const Recorder& recorder, const GpuSequence& state, int count,
+                            std::span<float> logits, const backend::LogitsSink& sink) {
+  const auto rows = static_cast<uint>(count), piece = state.shape().logit_rows();
+  for (uint first = 0; first < rows; first += piece) {
+    const uint here = std::min(piece, rows - first);
+    run_head(recorder, first, here);
+    for (uint row = 0; row < here; ++row) {
+      read_logits(state, row, logits);
+      sink(state.position() + static_cast<int>(first + row), logits);
     }
   }
 }
@@ -143,11 +175,11 @@ void GpuBackend::decode(backend::Sequence& sequence, TokenId token, std::span<fl
   begin(state, {&token, 1});
   std::optional<Plan>& plan = state.decode_plan();
   if (!plan) {
-    const Recorder recorder(model_, state, 1);
+    const DecodeRecorder recorder(model_, state);
     plan.emplace();
     recorder.embedding(*plan);
     for (int layer = 0; layer < dims_.layer_count(); ++layer) recorder.layer(*plan, layer);
-    recorder.head(*plan, 0);
+    recorder.head(*plan, 0, 1);
   }
   device_->run(*plan);
   device_->finish();
@@ -159,8 +191,8 @@ void GpuBackend::decode(backend::Sequence& sequence, TokenId token, std::span<fl
 
 std::unique_ptr<backend::Backend> open_gpu_backend(std::unique_ptr<Device> device,
                                                    std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
-                                                   int threads, const Progress& progress) {
-  return std::make_unique<GpuBackend>(std::move(device), std::move(checkpoint), threads, progress);
+                                                   KvFormat kv, int threads, const Progress& progress) {
+  return std::make_unique<GpuBackend>(std::move(device), std::move(checkpoint), kv, threads, progress);
 }
 
 }  // namespace lily::gpu

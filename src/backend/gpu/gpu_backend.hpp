@@ -6,7 +6,7 @@
 #include "backend/backend.hpp"
 #include "backend/gpu/device.hpp"
 #include "checkpoint/checkpoint.hpp"
-#include "lily/progress.hpp"
+#include "lily/engine.hpp"
 
 namespace lily::gpu {
 
@@ -14,6 +14,6 @@ namespace lily::gpu {
 // (shapes and formats without a kernel), out_of_memory, device.
 std::unique_ptr<backend::Backend> open_gpu_backend(std::unique_ptr<Device> device,
                                                    std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
-                                                   int threads, const Progress& progress);
+                                                   KvFormat kv, int threads, const Progress& progress);
 
 }  // namespace lily::gpu

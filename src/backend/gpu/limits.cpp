@@ -40,7 +40,7 @@ void require_kernels(const model::Dimensions& dims) {
   require_at_most("num_attention_heads * head_dim", dims.attention_rows(), AddProject::max_inputs);
   require_at_most("linear_num_value_heads * linear_value_head_dim", dims.value_rows(),
                   AddGatedProject::max_inputs);
-  require_at_most("query heads per KV head", dims.queries_per_kv(), AttentionSplit::max_group);
+  require_at_most("query heads per KV head", dims.queries_per_kv(), AttentionDecode::max_group);
   require_at_most("num_experts", dims.experts, ExpertGateUp::max_experts);
   require_at_most("num_experts_per_tok", dims.experts_per_token, ExpertGateUp::max_picks);
   require_at_most("input blocks of 256 of all experts of a token",

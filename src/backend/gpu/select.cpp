@@ -31,11 +31,20 @@ uint expert_pairs(uint parts) {
   return std::clamp(pairs, 1U, static_cast<uint>(ExpertGateUp::max_pairs));
 }
 
-uint attention_splits(uint capacity, uint kv_heads, uint rows, uint multiprocessors) {
-  // A split is a simdgroup, and eight of them fill a multiprocessor. No split is shorter than two chunks.
-  constexpr uint kSimdgroups = 8;
-  const uint most = divide_up(capacity, 2 * AttentionSplit::chunk);
-  return std::clamp(kSimdgroups * multiprocessors / (kv_heads * rows), 1U, std::max(most, 1U));
+uint attention_splits(uint capacity, uint kv_heads, uint multiprocessors) {
+  // Two threadgroups of four simdgroups on each multiprocessor. No split is shorter than two chunks.
+  const uint most = divide_up(capacity, 2 * AttentionDecode::chunk);
+  return std::clamp(2 * multiprocessors / kv_heads, 1U, std::max(most, 1U));
 }
+
+Product product_for(uint rows) { return rows <= SmallProject::max_tokens ? Product::small : Product::tiles; }
+
+DeltaRule delta_rule_for(uint rows) {
+  return rows < DeltaChunks::chunk ? DeltaRule::scan : DeltaRule::chunks;
+}
+
+Experts experts_for(uint planes) { return planes == 1 ? Experts::sorted : Experts::by_token; }
+
+uint expert_tiles(uint assignments) { return ExpertTiles::max_experts + assignments / Multiply::tokens; }
 
 }  // namespace lily::gpu

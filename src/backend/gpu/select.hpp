@@ -5,9 +5,9 @@
 
 namespace lily::gpu {
 
-// How a product with prefetched tiles is split: threadgroups, at most `max_tiles` row tiles of `parts` blocks
-// each. As many as the device runs at once, more where tile memory is too small, fewer where there are not as
-// many tiles.
+// How a product of one token with prefetched tiles is split: threadgroups, at most `max_tiles` row tiles of
+// `parts` blocks each. As many as the device runs at once, more where tile memory is too small, fewer where
+// there are not as many tiles.
 uint prefetch_groups(uint tiles, uint parts, uint max_tiles, uint tile_blocks, uint multiprocessors);
 
 // Threadgroups of HeadProject, two per multiprocessor: enough to keep memory busy, with one wave.
@@ -16,7 +16,24 @@ uint head_groups(uint tiles, uint multiprocessors);
 // Pairs of gate and up tiles that a threadgroup of ExpertGateUp takes.
 uint expert_pairs(uint parts);
 
-// Splits of attention for `rows` tokens at once in a sequence of up to `capacity` positions.
-uint attention_splits(uint capacity, uint kv_heads, uint rows, uint multiprocessors);
+// Splits of a token's attention in a sequence of up to `capacity` positions.
+uint attention_splits(uint capacity, uint kv_heads, uint multiprocessors);
+
+// How a pass of several tokens multiplies: few of them wait for the weights (SmallProject), many for the
+// matrix unit (TileProject).
+enum class Product { small, tiles };
+Product product_for(uint rows);
+
+// How a pass of several tokens runs the delta rule: token after token, or in chunks once one is full.
+enum class DeltaRule { scan, chunks };
+DeltaRule delta_rule_for(uint rows);
+
+// How a pass of several tokens runs its experts: sorted by expert on matrix tiles, or, with weights of 8
+// bits, which those kernels do not read, token by token as decode does.
+enum class Experts { sorted, by_token };
+Experts experts_for(uint planes);
+
+// Tiles of sorted assignments there may be, each of one expert.
+uint expert_tiles(uint assignments);
 
 }  // namespace lily::gpu

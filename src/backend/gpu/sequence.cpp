@@ -9,73 +9,133 @@
 namespace lily::gpu {
 namespace {
 
+constexpr uint kLogitRows = 32;  // 32 MB for the full vocabulary
+
+std::size_t size_of(int value) { return static_cast<std::size_t>(value); }
+
 std::size_t padded(int rows) {
   constexpr std::size_t kTile = WeightBlock::rows;
-  return (static_cast<std::size_t>(rows) + kTile - 1) / kTile * kTile;
+  return (size_of(rows) + kTile - 1) / kTile * kTile;
 }
 
-template <class T>
-Region part(const DeviceMemory& memory, std::size_t index, std::size_t count) {
-  return region(memory.as<T>(index * count), count);
+std::size_t state_size(const model::Dimensions& dims) {
+  return size_of(dims.value_rows()) * size_of(dims.key_dim);
+}
+std::size_t window_size(const model::Dimensions& dims) {
+  return DeltaRing::window_rows * size_of(dims.conv_channels());
+}
+std::size_t kv_values(const model::Dimensions& dims, int capacity) {
+  return size_of(dims.kv_rows()) * size_of(capacity);
+}
+std::size_t kv_bytes(const model::Dimensions& dims, const SequenceShape& shape) {
+  return kv_values(dims, shape.capacity) * (shape.kv == KvFormat::int8 ? 1 : sizeof(half));
+}
+std::size_t kv_scales(const model::Dimensions& dims, const SequenceShape& shape) {
+  return shape.kv == KvFormat::int8 ? kv_values(dims, shape.capacity) / CacheRows::group : 0;
+}
+
+std::size_t mixer_rows(const model::Dimensions& dims) {
+  return std::max(padded(dims.conv_channels()) + padded(dims.value_rows()) + 2 * padded(dims.value_heads),
+                  padded(dims.query_gate_rows()) + 2 * padded(dims.kv_rows()));
 }
 
 }  // namespace
 
-SequenceSizes::SequenceSizes(const model::Dimensions& dims, int capacity, uint rows, uint multiprocessors)
-    : state(static_cast<std::size_t>(dims.value_rows()) * static_cast<std::size_t>(dims.key_dim)),
-      window(DeltaRing::window_rows * static_cast<std::size_t>(dims.conv_channels())),
-      kv(static_cast<std::size_t>(dims.kv_rows()) * static_cast<std::size_t>(capacity)),
-      delta_layers(static_cast<std::size_t>(dims.delta_net_layers())),
-      attention_layers(static_cast<std::size_t>(dims.attention_layers())),
-      hidden(rows * static_cast<std::size_t>(dims.hidden_size)),
-      projection(rows * std::max(padded(dims.conv_channels()) + padded(dims.value_rows()) +
-                                     2 * padded(dims.value_heads),
-                                 padded(dims.query_gate_rows()) + 2 * padded(dims.kv_rows()))),
-      inner(rows * static_cast<std::size_t>(std::max(dims.attention_rows(), dims.value_rows()))),
-      queries(rows * static_cast<std::size_t>(dims.attention_rows())),
-      splits(0),
-      router(rows * (padded(dims.experts) + padded(1))),
-      activations(rows * static_cast<std::size_t>(dims.experts_per_token * dims.expert_size +
-                                                  dims.shared_expert_size)),
-      logits(rows * static_cast<std::size_t>(dims.vocabulary)) {
-  for (uint n = 1; n <= rows; ++n) {
-    const uint count =
-        attention_splits(static_cast<uint>(capacity), static_cast<uint>(dims.kv_heads), n, multiprocessors);
-    splits = std::max(splits, std::size_t{n} * count * static_cast<std::size_t>(dims.attention_heads));
-  }
+uint SequenceShape::logit_rows() const { return std::min(rows, kLogitRows); }
+
+StateBuffers::StateBuffers(Allocator& memory, const model::Dimensions& dims, const SequenceShape& shape)
+    : counters(memory.take<uint>(2, "counters")),
+      states(memory.take<float>(size_of(dims.delta_net_layers()) * kStateRing * state_size(dims),
+                                "DeltaNet states")),
+      windows(
+          memory.take<float>(size_of(dims.delta_net_layers()) * window_size(dims), "convolution windows")),
+      keys(memory.take<std::byte>(size_of(dims.attention_layers()) * kv_bytes(dims, shape), "the KV cache")),
+      values(
+          memory.take<std::byte>(size_of(dims.attention_layers()) * kv_bytes(dims, shape), "the KV cache")),
+      key_scales(
+          memory.take<float>(size_of(dims.attention_layers()) * kv_scales(dims, shape), "the KV cache")),
+      value_scales(
+          memory.take<float>(size_of(dims.attention_layers()) * kv_scales(dims, shape), "the KV cache")) {}
+
+PassBuffers::PassBuffers(Allocator& memory, const model::Dimensions& dims, const SequenceShape& shape) {
+  const char* what = "buffers of a pass";
+  const std::size_t rows = shape.rows, heads = size_of(dims.attention_heads);
+  const std::size_t splits = attention_splits(static_cast<uint>(shape.capacity),
+                                              static_cast<uint>(dims.kv_heads), shape.multiprocessors);
+  tokens = memory.take<uint>(rows, what);
+  x = memory.take<float>(rows * size_of(dims.hidden_size), what);
+  projection = memory.take<float>(rows * mixer_rows(dims), what);
+  inner = memory.take<float>(rows * size_of(std::max(dims.attention_rows(), dims.value_rows())), what);
+  queries = memory.take<float>(rows * size_of(dims.attention_rows()), what);
+  router = memory.take<float>(rows * (padded(dims.experts) + padded(1)), what);
+  activations = memory.take<float>(
+      rows * size_of(dims.experts_per_token * dims.expert_size + dims.shared_expert_size), what);
+  logits = memory.take<float>(shape.logit_rows() * size_of(dims.vocabulary), what);
+  partial = memory.take<float>(splits * size_of(dims.attention_rows()), what);
+  maximum = memory.take<float>(splits * heads, what);
+  sums = memory.take<float>(splits * heads, what);
 }
 
-std::uint64_t SequenceSizes::bytes() const {
-  const std::size_t floats = delta_layers * (kStateRing * state + window) + hidden + projection + inner +
-                             queries + splits * (AttentionSplit::dim + 2) + router + activations + logits;
-  return floats * sizeof(float) + attention_layers * 2 * kv * sizeof(half);
+PrefillBuffers::PrefillBuffers(Allocator& memory, const model::Dimensions& dims, const SequenceShape& shape) {
+  if (shape.rows == 1) return;
+  const char* what = "buffers of prefill";
+  const std::size_t rows = shape.rows, hidden = size_of(dims.hidden_size),
+                    value_heads = size_of(dims.value_heads),
+                    assignments = rows * size_of(dims.experts_per_token),
+                    shared = rows * size_of(dims.shared_expert_size);
+  halves = memory.take<half>(
+      rows * size_of(std::max({dims.hidden_size, dims.attention_rows(), dims.value_rows()})), what);
+  scales = memory.take<float>(rows, what);
+
+  q = memory.take<float>(rows * size_of(dims.key_rows()), what);
+  k = memory.take<float>(rows * size_of(dims.key_rows()), what);
+  v = memory.take<float>(rows * size_of(dims.value_rows()), what);
+  beta = memory.take<float>(rows * value_heads, what);
+  log_decay = memory.take<float>(rows * value_heads, what);
+  constexpr std::size_t kChunk = DeltaChunks::chunk;
+  const std::size_t chunk_rows = value_heads * ((rows + kChunk - 1) / kChunk) * kChunk;
+  decay = memory.take<float>(chunk_rows, what);
+  u = memory.take<float>(chunk_rows * DeltaChunks::dim, what);
+  w = memory.take<half>(chunk_rows * DeltaChunks::dim, what);
+  p = memory.take<half>(chunk_rows * kChunk, what);
+
+  expert = memory.take<uint>(assignments, what);
+  count = memory.take<uint>(CountExperts::max_experts, what);
+  offset = memory.take<uint>(CountExperts::max_experts + 1, what);
+  order = memory.take<uint>(assignments, what);
+  tile_expert = memory.take<uint>(expert_tiles(static_cast<uint>(assignments)), what);
+  tile_first = memory.take<uint>(expert_tiles(static_cast<uint>(assignments)), what);
+  weight = memory.take<float>(assignments, what);
+  expert_halves = memory.take<half>(assignments * size_of(dims.expert_size), what);
+  expert_scales = memory.take<float>(assignments, what);
+  expert_y = memory.take<half>(assignments * hidden, what);
+  expert_y_scales = memory.take<float>(assignments, what);
+  shared_activations = memory.take<float>(shared, what);
+  shared_halves = memory.take<half>(shared, what);
+  shared_scales = memory.take<float>(rows, what);
+  shared_y = memory.take<float>(rows * hidden, what);
 }
 
-PassBuffers::PassBuffers(Device& device, const SequenceSizes& sizes, uint row_count)
-    : rows(row_count),
-      tokens(device.allocate(row_count * sizeof(uint), "tokens of a pass")),
-      x(device.allocate(sizes.hidden * sizeof(float), "the residual stream of a pass")),
-      projection(device.allocate(sizes.projection * sizeof(float), "projections of a pass")),
-      inner(device.allocate(sizes.inner * sizeof(float), "mixer outputs of a pass")),
-      queries(device.allocate(sizes.queries * sizeof(float), "queries of a pass")),
-      partial(
-          device.allocate(sizes.splits * AttentionSplit::dim * sizeof(float), "attention splits of a pass")),
-      maximum(device.allocate(sizes.splits * sizeof(float), "attention splits of a pass")),
-      sums(device.allocate(sizes.splits * sizeof(float), "attention splits of a pass")),
-      router(device.allocate(sizes.router * sizeof(float), "router logits of a pass")),
-      activations(device.allocate(sizes.activations * sizeof(float), "expert activations of a pass")),
-      logits(device.allocate(sizes.logits * sizeof(float), "logits of a pass")) {}
+GpuSequence::GpuSequence(Device& device, const model::Dimensions& dims, const SequenceShape& shape)
+    : GpuSequence(device, dims, shape, Allocator(&device)) {}
 
-GpuSequence::GpuSequence(Device& device, const model::Dimensions& dims, int capacity, uint rows)
-    : Sequence(capacity),
+GpuSequence::GpuSequence(Device& device, const model::Dimensions& dims, const SequenceShape& shape,
+                         Allocator memory)
+    : Sequence(shape.capacity),
       device_(device),
-      sizes_(dims, capacity, rows, device.multiprocessors()),
-      counters_(device.allocate(2 * sizeof(uint), "counters")),
-      states_(device.allocate(sizes_.delta_layers * kStateRing * sizes_.state * sizeof(float),
-                              "DeltaNet states")),
-      windows_(device.allocate(sizes_.delta_layers * sizes_.window * sizeof(float), "convolution windows")),
-      kv_(device.allocate(sizes_.attention_layers * 2 * sizes_.kv * sizeof(half), "the KV cache")),
-      buffers_(device, sizes_, rows) {}
+      dims_(dims),
+      shape_(shape),
+      state_(memory, dims, shape),
+      pass_(memory, dims, shape),
+      prefill_(memory, dims, shape) {}
+
+std::uint64_t GpuSequence::bytes(const model::Dimensions& dims, const SequenceShape& shape) {
+  Allocator count(nullptr);
+  const StateBuffers state(count, dims, shape);
+  const PassBuffers pass(count, dims, shape);
+  const PrefillBuffers prefill(count, dims, shape);
+  return count.bytes();
+}
 
 void GpuSequence::reset() noexcept {
   position_ = 0;
@@ -83,23 +143,30 @@ void GpuSequence::reset() noexcept {
 }
 
 void GpuSequence::prepare() {
-  // Window rows and keys beyond the position are never read.
-  if (position_ == 0) device_.clear(states_.address(), states_.bytes());
+  if (position_ == 0) {
+    // Window rows and keys beyond the position are never read. The experts' counts are zero between passes,
+    // unless one was cut short.
+    if (state_.states.bytes() > 0) device_.clear(state_.states.data(), state_.states.bytes());
+    if (prefill_.count.bytes() > 0) device_.clear(prefill_.count.data(), prefill_.count.bytes());
+  }
   const std::array<uint, 2> counters{static_cast<uint>(position_), step_};
-  device_.write(counters_.address(), std::as_bytes(std::span(counters)));
+  device_.write(state_.counters.data(), std::as_bytes(std::span(counters)));
 }
 
 Region GpuSequence::states(int layer) const {
-  return part<float>(states_, static_cast<std::size_t>(layer), kStateRing * sizes_.state);
+  const std::size_t count = kStateRing * state_size(dims_);
+  return state_.states.range(size_of(layer) * count, count);
 }
+
 Region GpuSequence::window(int layer) const {
-  return part<float>(windows_, static_cast<std::size_t>(layer), sizes_.window);
+  return state_.windows.range(size_of(layer) * window_size(dims_), window_size(dims_));
 }
-Region GpuSequence::keys(int layer) const {
-  return part<half>(kv_, 2 * static_cast<std::size_t>(layer), sizes_.kv);
-}
-Region GpuSequence::values(int layer) const {
-  return part<half>(kv_, 2 * static_cast<std::size_t>(layer) + 1, sizes_.kv);
+
+KvRegions GpuSequence::kv(int layer) const {
+  const std::size_t bytes = kv_bytes(dims_, shape_), scales = kv_scales(dims_, shape_),
+                    index = size_of(layer);
+  return {state_.keys.range(index * bytes, bytes), state_.values.range(index * bytes, bytes),
+          state_.key_scales.range(index * scales, scales), state_.value_scales.range(index * scales, scales)};
 }
 
 }  // namespace lily::gpu

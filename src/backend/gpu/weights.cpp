@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <mutex>
 #include <tuple>
 
 #include "backend/gpu/limits.hpp"
 #include "backend/gpu/weight_blocks.hpp"
+#include "backend/gpu/weight_guard.hpp"
 #include "lily/error.hpp"
 
 namespace lily::gpu {
@@ -32,6 +34,7 @@ struct PackJob {
   std::int64_t rows = 0;
   AffineFormat format;
   std::size_t offset = 0;
+  std::size_t matrix = 0;  // where the whole matrix begins
 };
 
 // Bytes as they are, at `offset`.
@@ -59,7 +62,7 @@ class Planner {
       for (int expert = 0; expert < part->experts; ++expert) {
         for (std::int64_t row = 0; row < part->rows; row += kRowsPerJob) {
           const std::int64_t rows = std::min(kRowsPerJob, part->rows - row);
-          jobs_.push_back({part, expert, row, rows, format, bytes_});
+          jobs_.push_back({part, expert, row, rows, format, bytes_, begin});
           const std::int64_t tiles = (rows + kTileRows - 1) / kTileRows;
           bytes_ += static_cast<std::size_t>(tiles) * format.tile_bytes();
           placed.tiles += static_cast<uint>(tiles);
@@ -177,16 +180,21 @@ std::vector<ulong> rotation_turns(const model::Dimensions& dims) {
   return turns;
 }
 
-// Turns the places of the planner into device addresses.
+// Turns the places of the planner into device addresses, and gives matrices their guards.
 class Relocation {
  public:
-  explicit Relocation(const DeviceMemory& arena) : base_(arena.as<std::byte>()) {}
+  // `largest`: the largest weight of the matrix that begins at an offset.
+  Relocation(const DeviceMemory& arena, const std::map<std::size_t, float>& largest)
+      : base_(arena.as<std::byte>()), largest_(largest) {}
 
   template <class T>
   void operator()(const T*& place) const {
     if (place != nullptr) place = reinterpret_cast<const T*>(base_ + reinterpret_cast<std::size_t>(place));
   }
-  void operator()(DeviceMatrix& matrix) const { (*this)(matrix.blocks); }
+  void operator()(DeviceMatrix& matrix) const {
+    matrix.guard = weight_guard(largest_.at(reinterpret_cast<std::size_t>(matrix.blocks)));
+    (*this)(matrix.blocks);
+  }
   void operator()(Weights& weights) const {
     for (LayerWeights& l : weights.layers) {
       for (const float** place : {&l.input_norm, &l.post_attention_norm, &l.convolution, &l.rate, &l.dt_bias,
@@ -208,6 +216,7 @@ class Relocation {
 
  private:
   std::byte* base_;
+  const std::map<std::size_t, float>& largest_;
 };
 
 // A thread's memory for one job.
@@ -215,6 +224,7 @@ struct Staging {
   std::vector<std::uint32_t> codes;
   std::vector<std::uint16_t> scales, biases;
   std::vector<std::byte> packed;
+  float largest = 0;  // weight
 };
 
 std::uint64_t job_bytes(const PackJob& job) {
@@ -234,6 +244,8 @@ void read_and_pack(const Checkpoint& checkpoint, const PackJob& job, Staging& st
   checkpoint.read(matrix.weight, first * code_bytes, std::as_writable_bytes(std::span(staging.codes)));
   checkpoint.read(matrix.scales, first * scale_bytes, std::as_writable_bytes(std::span(staging.scales)));
   checkpoint.read(matrix.biases, first * scale_bytes, std::as_writable_bytes(std::span(staging.biases)));
+
+  staging.largest = largest_weight(staging.scales, staging.biases, job.format.bits);
 
   const std::size_t tiles = (rows + kTileRows - 1) / kTileRows;
   staging.packed.resize(tiles * job.format.tile_bytes());
@@ -278,7 +290,6 @@ Weights load_weights(const Checkpoint& checkpoint, Device& device, ThreadPool& p
   weights.embedding.group_size = static_cast<uint>(embedding.group_size);
 
   weights.arena = device.allocate(planner.bytes(), "the model's weights");
-  Relocation{weights.arena}(weights);
   for (const Copy& copy : planner.copies())
     device.write(weights.arena.as<std::byte>(copy.offset), copy.bytes);
 
@@ -289,6 +300,7 @@ Weights load_weights(const Checkpoint& checkpoint, Device& device, ThreadPool& p
            std::tuple(b.source->weight.shard, b.source->weight.offset, b.expert, b.row);
   });
   std::uint64_t total = 0, done = 0;
+  std::map<std::size_t, float> largest;
   for (const PackJob& job : jobs) total += job_bytes(job);
   std::mutex upload;
   std::vector<Staging> staging(static_cast<std::size_t>(pool.size()));
@@ -300,10 +312,13 @@ Weights load_weights(const Checkpoint& checkpoint, Device& device, ThreadPool& p
                         read_and_pack(checkpoint, job, mine);
                         const std::lock_guard lock(upload);
                         device.write(weights.arena.as<std::byte>(job.offset), mine.packed);
+                        float& top = largest[job.matrix];
+                        top = std::max(top, mine.largest);
                         done += job_bytes(job);
                         if (progress) progress("loading weights", done, total, "bytes");
                       }
                     });
+  Relocation(weights.arena, largest)(weights);
   return weights;
 }
 

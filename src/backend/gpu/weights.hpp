@@ -17,6 +17,7 @@ struct DeviceMatrix {
   uint tiles = 0;
   uint inputs = 0;
   uint planes = 1;
+  float guard = 1;  // of the matrix tiles (weight_guard.hpp)
 
   uint parts() const { return (inputs + WeightBlock::inputs - 1) / WeightBlock::inputs * planes; }
   uint padded_rows() const { return tiles * WeightBlock::rows; }

@@ -20,6 +20,8 @@
 #else
 #include <cstdint>
 #include <cstring>
+
+#include "base/bf16.hpp"
 #endif
 
 namespace lily::gpu {
@@ -71,7 +73,16 @@ using half = __half;
 template <class T>
 using in = const T*;
 
-#if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+#if defined(__clang__) && __clang_major__ < 15 && defined(__x86_64__)
+struct half {  // this compiler knows no half at all
+  ushort bits = 0;
+  half() = default;
+  explicit half(float value) : bits(float_to_half(value)) {}
+  operator float() const {
+    return half_to_float(bits);
+  }  // NOLINT(google-explicit-constructor): as the type's own
+};
+#elif defined(__aarch64__) && !defined(__clang__) && __GNUC__ < 13
 using half = __fp16;  // this compiler knows _Float16 only in C
 #else
 using half = _Float16;
@@ -104,12 +115,8 @@ inline To as_type(From value) {
 struct bfloat {
   ushort bits = 0;
   bfloat() = default;
-  explicit bfloat(float value) {  // round to nearest even; NaN stays NaN
-    const uint u = as_type<uint>(value);
-    const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
-    bits = static_cast<ushort>(nan ? u >> 16 | 64u : (u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-  }
-  operator float() const { return as_type<float>(static_cast<uint>(bits) << 16); }
+  explicit bfloat(float value) : bits(float_to_bf16(value)) {}
+  operator float() const { return bf16_to_float(bits); }  // NOLINT(google-explicit-constructor): as in MSL
 };
 
 #endif

@@ -64,6 +64,7 @@ asm(".text\n.globl " LILY_SYMBOL "\n" LILY_SYMBOL
 
 namespace lily::gpu::emulator {
 
+// NOLINTNEXTLINE(modernize-use-equals-default): empty only without the thread sanitizer
 Fiber::~Fiber() {
 #if defined(LILY_THREAD_SANITIZER)
   if (owns_thread_fiber_) __tsan_destroy_fiber(thread_fiber_);

@@ -98,12 +98,21 @@ GPU_KERNEL(DeltaChunks) {
 
 namespace lily::gpu {
 
-// 16 rows of `columns` halves into this simdgroup's rows; nobody else reads them.
-GPU_FN void put_own_rows(shared<half> own, in<half> from, uint columns, uint lane) {
+// 16 rows of kColumns halves on their way into this simdgroup's rows, which nobody else reads.
+template <uint kColumns>
+struct OwnRows {
+  uint4 v[kColumns / 16];
+};
+template <uint kColumns>
+GPU_FN void fetch_own_rows(ref<OwnRows<kColumns>> rows, in<half> from, uint lane) {
+  GPU_UNROLL for (uint i = 0; i < kColumns / 16; ++i) rows.v[i] = load16(from + (i * 32 + lane) * 8);
+}
+template <uint kColumns>
+GPU_FN void put_own_rows(cref<OwnRows<kColumns>> rows, shared<half> own, uint lane) {
   simd_sync();
-  for (uint i = lane; i < 16 * columns / 8; i += 32) {
-    uint row = i / (columns / 8), d = i % (columns / 8) * 8;
-    store16(own + row * DeltaChunkScan::ld + d, load16(from + row * columns + d));
+  GPU_UNROLL for (uint i = 0; i < kColumns / 16; ++i) {
+    uint at = (i * 32 + lane) * 8;
+    store16(own + at / kColumns * DeltaChunkScan::ld + at % kColumns, rows.v[i]);
   }
   simd_sync();
 }
@@ -125,6 +134,15 @@ GPU_FN void put_own_rows(shared<half> own, in<float> from, uint stride, uint cou
     to[3] = half(x.w);
   }
   simd_sync();
+}
+
+// 16 rows x 32 values of U.
+GPU_FN void fetch_u(ref<Tile<float>[2]> u, in<float> from, uint lane) {
+  GPU_UNROLL for (uint n = 0; n < 2; ++n) {
+    GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+      u[n].v[i] = from[tile_row(lane, i) * DeltaChunkScan::dim + n * 16 + tile_col(lane, i)];
+    }
+  }
 }
 
 }  // namespace lily::gpu
@@ -150,10 +168,15 @@ GPU_KERNEL(DeltaChunkScan) {
     }
   }
 
-  for (uint c = 0; c < chunks; ++c) {
+  // W and U of a chunk are fetched while the one before it ends.
+  ulong place = ulong(head) * chunks * chunk + t.simd * 16;
+  OwnRows<dim> w_rows;
+  Tile<float> u[2];
+  fetch_own_rows<dim>(w_rows, a.w + place * dim, t.lane);
+  fetch_u(u, a.u + place * dim + first_value, t.lane);
+  for (uint c = 0; c < chunks; ++c, place += chunk) {
     uint first = c * chunk + t.simd * 16;  // this simdgroup's tokens
     uint count = first < a.tokens ? min(a.tokens - first, 16u) : 0;
-    ulong place = (ulong(head) * chunks + c) * chunk + t.simd * 16;
     ulong row_at = ulong(first) * key_stride + key_head * dim;
     if (t.index < chunk) s.decay[t.index] = a.decay[(ulong(head) * chunks + c) * chunk + t.index];
     float largest = 0.0f;
@@ -170,7 +193,7 @@ GPU_KERNEL(DeltaChunkScan) {
             half(state[r][n].v[i] * inverse);
       }
     }
-    put_own_rows(own, a.w + place * dim, dim, t.lane);
+    put_own_rows<dim>(w_rows, own, t.lane);
     group_barrier();
 
     Tile<float> e[2], y[2], pe[2];
@@ -188,14 +211,13 @@ GPU_KERNEL(DeltaChunkScan) {
     }
     largest = 0.0f;
     GPU_UNROLL for (uint n = 0; n < 2; ++n) {
-      GPU_UNROLL for (uint i = 0; i < 8; ++i) {
-        uint row = tile_row(t.lane, i), value = first_value + n * 16 + tile_col(t.lane, i);
-        e[n].v[i] = a.u[(place + row) * dim + value] - e[n].v[i] * scale;
-      }
+      GPU_UNROLL for (uint i = 0; i < 8; ++i) e[n].v[i] = u[n].v[i] - e[n].v[i] * scale;
       largest = max(largest, largest_of(e[n].v));
     }
     largest = simd_max(largest);
     if (t.lane == 0) s.e_largest[t.simd] = largest;
+    OwnRows<chunk> p_rows;
+    fetch_own_rows<chunk>(p_rows, a.p + place * chunk, t.lane);
     put_own_rows(own, a.q + row_at, key_stride, count, s.decay, 0.0f, false, t.lane);
     GPU_UNROLL for (uint j = 0; j < dim / 16; ++j) {
       Tile<half> q, s0, s1;
@@ -212,7 +234,11 @@ GPU_KERNEL(DeltaChunkScan) {
             half(e[n].v[i] * e_inverse);
       }
     }
-    put_own_rows(own, a.p + place * chunk, chunk, t.lane);
+    put_own_rows<chunk>(p_rows, own, t.lane);
+    if (c + 1 < chunks) {
+      fetch_own_rows<dim>(w_rows, a.w + (place + chunk) * dim, t.lane);
+      fetch_u(u, a.u + (place + chunk) * dim + first_value, t.lane);
+    }
     group_barrier();
 
     GPU_UNROLL for (uint j = 0; j < chunk / 16; ++j) {

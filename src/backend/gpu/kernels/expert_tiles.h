@@ -93,7 +93,7 @@ GPU_KERNEL(ExpertCombine) {
     factor[pick] = 0.0f;
     if (pick < a.picks) factor[pick] = a.weight[slot + pick] * a.y_scale[slot + pick];
   }
-  float gate = sigmoid(a.logits[ulong(token) * a.logits_stride + a.experts]);
+  float gate = sigmoid(a.logits[ulong(token) * a.logits_stride + a.gate_row]);
   for (uint i = t.index; i < a.hidden; i += ExpertCombine::threads) {
     ulong at = ulong(token) * a.hidden + i;
     float sum = gate * a.shared_y[at];

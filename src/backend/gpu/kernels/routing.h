@@ -30,6 +30,7 @@ GPU_KERNEL(CountExperts) {
 
 GPU_KERNEL(ExpertOffsets) {
   uint count = a.count[t.index];
+  a.count[t.index] = 0;
   uint before = simd_prefix_exclusive_sum(count);
   if (t.lane == 31) s.total[t.simd] = before + count;
   group_barrier();

@@ -51,7 +51,7 @@ struct ExpertTileDown {
   using Shared = Multiply::Shared;
 };
 
-// residual += sum over picks of weight * y_scale * y + sigmoid(logit `experts`) * shared. Grid: (1, tokens).
+// residual += sum over picks of weight * y_scale * y + sigmoid(logit `gate_row`) * shared. Grid: (1, tokens).
 struct ExpertCombine {
   enum : uint { threads = 256, max_picks = 8 };
   in<half> y;          // [assignments][hidden]
@@ -60,7 +60,7 @@ struct ExpertCombine {
   in<float> logits;    // [tokens][logits_stride]
   in<float> shared_y;  // [tokens][hidden]
   out<float> residual;
-  uint hidden, experts, picks, logits_stride;
+  uint hidden, gate_row, picks, logits_stride;
   using Shared = NoShared;
 };
 

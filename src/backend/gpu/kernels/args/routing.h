@@ -27,10 +27,10 @@ struct CountExperts {
   };
 };
 
-// offset [257] = exclusive prefix sums of count [256], the total last. Grid: 1.
+// offset [257] = exclusive prefix sums of count [256], the total last; count becomes zero again. Grid: 1.
 struct ExpertOffsets {
   enum : uint { threads = 256 };
-  in<uint> count;
+  out<uint> count;
   out<uint> offset;
   struct Shared {
     uint total[threads / 32];

@@ -1,0 +1,134 @@
+// Records the pass of one token.
+#include "backend/gpu/forward.hpp"
+#include "backend/gpu/select.hpp"
+
+namespace lily::gpu {
+
+void DecodeRecorder::layer(Plan& plan, int index) const {
+  const LayerWeights& weights = layer_weights(index);
+  normed_projection(plan, weights.mixer_in, weights.input_norm, pass_.projection);
+  if (weights.kind == model::LayerKind::delta_net) {
+    delta_net(plan, weights, index_in_kind(index));
+  } else {
+    attention(plan, weights, index_in_kind(index));
+  }
+  normed_projection(plan, weights.router, weights.post_attention_norm, pass_.router);
+  experts_by_token(plan, weights);
+}
+
+void DecodeRecorder::normed_projection(Plan& plan, const DeviceMatrix& matrix, const float* factor,
+                                       const Buffer<float>& y) const {
+  NormProject a{};
+  a.weights = matrix.blocks;
+  a.x = pass_.x.data();
+  a.factor = factor;
+  a.y = y.data();
+  a.inputs = matrix.inputs;
+  a.planes = matrix.planes;
+  a.tiles = matrix.tiles;
+  a.groups = prefetch_groups(matrix.tiles, matrix.parts(), NormProject::max_tiles, NormProject::tile_blocks,
+                             model_.multiprocessors);
+  a.y_stride = matrix.padded_rows();
+  a.eps = eps();
+  plan.add(a, {a.groups}, {x()}, {y.first(width(matrix))});
+}
+
+void DecodeRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta_layer) const {
+  const Region states = sequence_.states(delta_layer), window = sequence_.window(delta_layer),
+               row = projection(layer.mixer_in), y = inner(dims_.value_rows());
+  DeltaStep step{};
+  step.projection = pass_.projection.data();
+  step.convolution = layer.convolution;
+  step.rate = layer.rate;
+  step.dt_bias = layer.dt_bias;
+  step.position = sequence_.position_counter();
+  step.step = sequence_.step_counter();
+  step.window = address<float>(window);
+  step.states = address<float>(states);
+  step.y = pass_.inner.data();
+  step.tokens = 1;
+  step.key_heads = number(dims_.key_heads);
+  step.value_heads = number(dims_.value_heads);
+  step.stride = layer.mixer_in.padded_rows();
+  step.b_row = layer.b_row;
+  step.a_row = layer.a_row;
+  step.ring = kStateRing;
+  plan.add(step, {DeltaStep::parts, step.value_heads}, {row, sequence_.counters(), states, window},
+           {y, states, window});
+
+  const DeviceMatrix& matrix = layer.mixer_out;
+  AddGatedProject out{};
+  out.weights = matrix.blocks;
+  out.o = pass_.inner.data();
+  out.z = pass_.projection.at(layer.z_row);
+  out.norm = layer.head_norm;
+  out.residual = pass_.x.data();
+  out.inputs = matrix.inputs;
+  out.planes = matrix.planes;
+  out.tiles = matrix.tiles;
+  out.groups = prefetch_groups(matrix.tiles, matrix.parts(), AddGatedProject::max_tiles,
+                               AddGatedProject::tile_blocks, model_.multiprocessors);
+  out.rows = number(dims_.hidden_size);
+  out.z_stride = layer.mixer_in.padded_rows();
+  out.eps = eps();
+  plan.add(out, {out.groups}, {y, row, x()}, {x()});
+}
+
+void DecodeRecorder::attention(Plan& plan, const LayerWeights& layer, int attention_layer) const {
+  const KvRegions kv = sequence_.kv(attention_layer);
+  const uint heads = number(dims_.attention_heads), kv_heads = number(dims_.kv_heads),
+             splits = attention_splits(number(sequence_.capacity()), kv_heads, model_.multiprocessors);
+  const Region y = inner(dims_.attention_rows()), row = projection(layer.mixer_in),
+               partial = pass_.partial.first(splits * size(dims_.attention_rows())),
+               maximum = pass_.maximum.first(std::size_t{splits} * heads),
+               sums = pass_.sums.first(std::size_t{splits} * heads);
+  attention_prepare(plan, layer, kv);
+
+  const auto fill = [&](auto& a) {
+    a.queries = pass_.queries.data();
+    a.position = sequence_.position_counter();
+    a.partial = pass_.partial.data();
+    a.maximum = pass_.maximum.data();
+    a.sums = pass_.sums.data();
+    a.heads = heads;
+    a.kv_heads = kv_heads;
+    a.splits = splits;
+    a.capacity = number(sequence_.capacity());
+  };
+  const Grid grid{kv_heads * splits};
+  if (sequence_.shape().kv == KvFormat::int8) {
+    AttentionDecodeInt8 a{};
+    fill(a);
+    a.keys = address<uchar>(kv.keys);
+    a.values = address<uchar>(kv.values);
+    a.key_scales = address<float>(kv.key_scales);
+    a.value_scales = address<float>(kv.value_scales);
+    plan.add(a, grid, {queries(), kv.keys, kv.values, kv.key_scales, kv.value_scales, sequence_.counters()},
+             {partial, maximum, sums});
+  } else {
+    AttentionDecode a{};
+    fill(a);
+    a.keys = address<half>(kv.keys);
+    a.values = address<half>(kv.values);
+    plan.add(a, grid, {queries(), kv.keys, kv.values, sequence_.counters()}, {partial, maximum, sums});
+  }
+  plan.add(
+      AttentionCombine{pass_.partial.data(), pass_.maximum.data(), pass_.sums.data(), pass_.projection.data(),
+                       pass_.inner.data(), heads, splits, layer.mixer_in.padded_rows()},
+      {heads}, {partial, maximum, sums, row}, {y});
+
+  const DeviceMatrix& matrix = layer.mixer_out;
+  AddProject out{};
+  out.weights = matrix.blocks;
+  out.x = pass_.inner.data();
+  out.residual = pass_.x.data();
+  out.inputs = matrix.inputs;
+  out.planes = matrix.planes;
+  out.tiles = matrix.tiles;
+  out.groups = prefetch_groups(matrix.tiles, matrix.parts(), AddProject::max_tiles, AddProject::tile_blocks,
+                               model_.multiprocessors);
+  out.rows = number(dims_.hidden_size);
+  plan.add(out, {out.groups}, {y, x()}, {x()});
+}
+
+}  // namespace lily::gpu
