@@ -21,6 +21,7 @@ TEST(SuiteBarsLong, AllTasks) {
     tasks += row.tasks;
   }
   EXPECT_LE(broken, kMostBroken * tasks);
+  EXPECT_EQ(rows.at("off_grammar").broken, kBrokenOffGrammar);
 }
 
 }  // namespace

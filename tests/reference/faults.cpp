@@ -66,13 +66,16 @@ class FaultyBackend final : public backend::Backend {
   Fault fault_;
 };
 
-// The first two rows of the router's tensors change places.
+// Neighbouring rows of the router's tensors change places: 0 and 1, 2 and 3, and so on.
 void swap_experts(EditedCheckpoint& checkpoint) {
   for (auto& [name, tensor] : checkpoint.tensors) {
     if (name.find(".mlp.gate.") == std::string::npos) continue;
     const std::size_t row = tensor.data.size() / static_cast<std::size_t>(tensor.shape.front());
-    const auto second = tensor.data.begin() + static_cast<std::ptrdiff_t>(row);
-    std::swap_ranges(tensor.data.begin(), second, second);
+    for (std::size_t first = 0; first + 2 * row <= tensor.data.size(); first += 2 * row) {
+      const auto left = tensor.data.begin() + static_cast<std::ptrdiff_t>(first);
+      const auto right = left + static_cast<std::ptrdiff_t>(row);
+      std::swap_ranges(left, right, right);
+    }
   }
 }
 

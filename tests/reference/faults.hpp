@@ -15,7 +15,7 @@ enum class Fault {
   memory_lost,            // so are the DeltaNet states
   keys_lost,              // so are the cached keys
   snapshot_without_keys,  // the prompt is read in two halves, and the cached keys are lost between them
-  experts_swapped         // in every layer the router takes the first two experts for each other
+  experts_swapped         // in every layer the router takes neighbouring experts for each other
 };
 
 std::string to_string(Fault fault);
