@@ -1,9 +1,8 @@
-// Attention against the reference's formulas: norms, rotation, the cache, splits.
+// What attention reads: norms, rotation and the cache, against the reference's formulas.
 #include <cmath>
 
 #include "backend/reference/norms.hpp"
 #include "backend/reference/rope.hpp"
-#include "backend/reference/scalar.hpp"
 #include "base/bf16.hpp"
 #include "gpu/device_test.hpp"
 #include "gpu/rope_turns.hpp"
@@ -12,7 +11,7 @@
 namespace lily::gpu {
 namespace {
 
-constexpr std::size_t kDim = AttentionSplit::dim;
+constexpr std::size_t kDim = AttentionPrepare::dim;
 constexpr double kTheta = 1e7, kEps = 1e-6;
 
 class Attention : public DeviceTest {};
@@ -70,71 +69,6 @@ TEST_P(Attention, PrepareNormalizesRotatesAndStores) {
               << i;
           const float v = row[v_row + head * kDim + i];
           ASSERT_EQ(static_cast<float>(value[i]), half_to_float(float_to_half(v))) << i;
-        }
-      }
-    }
-  }
-}
-
-struct Shape {
-  uint heads, kv_heads, splits, position, tokens;
-};
-
-TEST_P(Attention, SplitsPutTogetherAreTheSoftmax) {
-  for (const Shape shape : {Shape{4, 2, 1, 0, 1}, Shape{16, 2, 3, 30, 4}, Shape{4, 2, 4, 31, 1},
-                            Shape{2, 2, 2, 32, 1}, Shape{8, 1, 8, 255, 2}, Shape{6, 2, 5, 300, 1}}) {
-    const uint capacity = shape.position + shape.tokens + 3, stride = 2 * shape.heads * kDim;
-    std::vector<half> keys(std::size_t{shape.kv_heads} * capacity * kDim), values(keys.size());
-    for (half& key : keys) key = static_cast<half>(uniform(-2, 2));
-    for (half& value : values) value = static_cast<half>(uniform(-1, 1));
-    const std::size_t heads = std::size_t{shape.tokens} * shape.heads;
-    std::vector<float> queries = uniforms(heads * kDim, -0.1F, 0.1F);
-    for (std::size_t i = 0; i < queries.size(); i += 7) queries[i] *= 10;  // scores up to some 20
-    const std::vector<float> projection = uniforms(std::size_t{shape.tokens} * stride, -3, 3);
-    AttentionSplit a{};
-    a.queries = upload(queries);
-    a.keys = upload(keys);
-    a.values = upload(values);
-    a.position = upload(std::vector<uint>{shape.position});
-    a.partial = room<float>(heads * shape.splits * kDim);
-    a.maximum = room<float>(heads * shape.splits);
-    a.sums = room<float>(heads * shape.splits);
-    a.heads = shape.heads;
-    a.kv_heads = shape.kv_heads;
-    a.splits = shape.splits;
-    a.capacity = capacity;
-    run(a, {shape.kv_heads * shape.splits, shape.tokens});
-    float* y = room<float>(heads * kDim);
-    run(AttentionCombine{a.partial, a.maximum, a.sums, upload(projection), y, shape.heads, shape.splits,
-                         stride},
-        {shape.heads, shape.tokens});
-    const auto found = download(y, heads * kDim);
-
-    for (std::size_t token = 0; token < shape.tokens; ++token) {
-      for (std::size_t head = 0; head < shape.heads; ++head) {
-        const std::size_t kv = head / (shape.heads / shape.kv_heads) * capacity;
-        std::vector<double> scores, y_expected(kDim);
-        double largest = -INFINITY, sum = 0;
-        for (std::size_t p = 0; p <= shape.position + token; ++p) {
-          double score = 0;
-          for (std::size_t i = 0; i < kDim; ++i) {
-            score += static_cast<double>(queries[(token * shape.heads + head) * kDim + i]) *
-                     static_cast<double>(keys[(kv + p) * kDim + i]);
-          }
-          scores.push_back(score);
-          largest = std::max(largest, score);
-        }
-        for (std::size_t p = 0; p < scores.size(); ++p) {
-          const double weight = std::exp(scores[p] - largest);
-          sum += weight;
-          for (std::size_t i = 0; i < kDim; ++i)
-            y_expected[i] += weight * static_cast<double>(values[(kv + p) * kDim + i]);
-        }
-        for (std::size_t i = 0; i < kDim; ++i) {
-          const double gate = projection[token * stride + head * 2 * kDim + kDim + i];
-          ASSERT_NEAR(found[(token * shape.heads + head) * kDim + i],
-                      y_expected[i] / sum * reference::sigmoid(gate), tolerance::kAttention)
-              << "position " << shape.position + token << ", head " << head;
         }
       }
     }

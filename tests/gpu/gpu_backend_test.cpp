@@ -121,6 +121,11 @@ TEST(GpuBackend, OrdersOfLanesAndDispatchesGiveTheSameBits) {
   EXPECT_EQ(run(*open(kTinyQ4, LaneOrder::forward, 1), ids, 17, 17), expected);
 }
 
+TEST(GpuBackend, DispatchesOfALongPromptMayRunInAnyOrder) {
+  const auto ids = tokens(66);  // on matrix tiles and in chunks
+  EXPECT_EQ(run(*open(kTinyQ4, LaneOrder::backward), ids, 66, 66), run(*open(kTinyQ4), ids, 66, 66));
+}
+
 TEST(GpuBackend, PiecesOfAPromptStayNear) {
   // Pieces take other kernels than the whole: one token decode's, up to 32 those for few tokens, up to 63 the
   // scan.

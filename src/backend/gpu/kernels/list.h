@@ -8,7 +8,6 @@
   KERNEL(AddProject)             \
   KERNEL(AddGatedProject)        \
   KERNEL(AttentionPrepare)       \
-  KERNEL(AttentionSplit)         \
   KERNEL(AttentionCombine)       \
   KERNEL(AttentionPrepareInt8)   \
   KERNEL(AttentionDecode)        \

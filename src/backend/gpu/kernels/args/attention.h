@@ -25,24 +25,6 @@ struct AttentionPrepare {
   using Shared = NoShared;
 };
 
-// Attention of one token to a share of the positions: threadgroup x of the grid is KV head x / splits and
-// positions [share * split, share * (split + 1)), share = positions / splits rounded up to whole chunks
-// of 32. The query heads of the KV head stay together, so that each key and value is read once. A split
-// beyond the positions has a sum of 0. Grid: (kv_heads * splits, tokens).
-struct AttentionSplit {
-  enum : uint { threads = 32, dim = 256, chunk = 32, max_group = 8 };
-  in<float> queries;
-  in<half> keys, values;
-  in<uint> position;
-  out<float> partial;        // [tokens][heads][splits][256], not yet divided by the sum
-  out<float> maximum, sums;  // [tokens][heads][splits]
-  uint heads, kv_heads, splits, capacity;
-  struct Shared {
-    float queries[max_group * dim];
-    float weights[max_group * chunk];
-  };
-};
-
 // Puts the splits together, divides, and multiplies with sigmoid(gate). A dimension is added up by four
 // threads, which share the splits. Grid: (heads, tokens).
 struct AttentionCombine {

@@ -35,17 +35,20 @@ struct AttentionTileShared {
   float keep[8];
 };
 
-// AttentionSplit on matrix tiles: of 32 positions a simdgroup multiplies 64 dimensions of the keys, two
-// heads' softmax and 64 dimensions of the values. A query and a weight are two halves each, which lie in the
-// rows h and h + 8 of one tile: so they are as exact as 22 bits, and the eight heads fill the tile. Grid and
-// outputs as AttentionSplit's, except that the partial sums of an empty split are not written.
+// Attention of one token to a share of the positions: threadgroup x of the grid is KV head x / splits and
+// positions [share * split, share * (split + 1)), share = positions / splits rounded up to whole chunks of
+// 32. A split beyond the positions has a sum of 0, and its partial sums are not written.
+//
+// Of 32 positions a simdgroup multiplies 64 dimensions of the keys, two heads' softmax and 64 dimensions of
+// the values. A query and a weight are two halves each, which lie in the rows h and h + 8 of one tile: so
+// they are as exact as 22 bits, and the eight heads fill the tile. Grid: (kv_heads * splits, tokens).
 struct AttentionDecode {
   enum : uint { threads = 128, dim = 256, chunk = 32, max_group = 8 };
   in<float> queries;
   in<half> keys, values;
   in<uint> position;
-  out<float> partial;
-  out<float> maximum, sums;
+  out<float> partial;        // [tokens][heads][splits][256], not yet divided by the sum
+  out<float> maximum, sums;  // [tokens][heads][splits]
   uint heads, kv_heads, splits, capacity;
   using Shared = AttentionTileShared;
 };
