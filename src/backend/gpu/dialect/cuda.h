@@ -3,7 +3,6 @@
 
 #define GPU_FN static __device__ __forceinline__
 #define GPU_UNROLL _Pragma("unroll")
-#define GPU_TABLE __constant__ const
 
 #define GPU_KERNEL(K)                                                                                \
   static_assert(sizeof(K::Shared) <= 32768, #K ": threadgroup memory");                              \
@@ -22,16 +21,8 @@ GPU_FN void group_barrier() { __syncthreads(); }
 GPU_FN void simd_sync() { __syncwarp(); }
 
 template <class T>
-GPU_FN T simd_shuffle(T v, uint lane) {
-  return __shfl_sync(~0u, v, lane);
-}
-template <class T>
 GPU_FN T simd_shuffle_xor(T v, uint mask) {
   return __shfl_xor_sync(~0u, v, mask);
-}
-template <class T>
-GPU_FN T simd_broadcast(T v, uint lane) {
-  return __shfl_sync(~0u, v, lane);
 }
 GPU_FN float simd_sum(float v) {
   GPU_UNROLL for (uint m = 16; m; m >>= 1) v += __shfl_xor_sync(~0u, v, m);
@@ -95,9 +86,7 @@ GPU_FN void store4(float* p, float4 v) { *reinterpret_cast<float4*>(p) = v; }
 GPU_FN int round_to_int(float x) { return __float2int_rn(x); }
 GPU_FN float bf16_lo(uint w) { return __uint_as_float(w << 16); }
 GPU_FN float bf16_hi(uint w) { return __uint_as_float(w & 0xffff0000u); }
-GPU_FN uint bf16_pack(float lo, float hi) { return as_type<uint>(__floats2bfloat162_rn(lo, hi)); }
 GPU_FN uint half_pack(float lo, float hi) { return as_type<uint>(__floats2half2_rn(lo, hi)); }
-GPU_FN float2 half_unpack(uint w) { return __half22float2(as_type<__half2>(w)); }
 
 GPU_FN uint atomic_add(atomic_uint* p, uint v) { return atomicAdd(&p->value, v); }
 GPU_FN uint atomic_get(atomic_uint* p) { return *(volatile uint*)&p->value; }

@@ -12,7 +12,6 @@
 #else
 #define GPU_UNROLL
 #endif
-#define GPU_TABLE constexpr
 
 #define GPU_KERNEL(K)                                                                                  \
   static_assert(sizeof(K::Shared) <= 32768, #K ": threadgroup memory");                                \
@@ -41,14 +40,6 @@ GPU_FN uint popcount(uint v) { return static_cast<uint>(__builtin_popcount(v)); 
 
 GPU_FN void group_barrier(GPU_AT) { emulator::group_barrier(at); }
 GPU_FN void simd_sync(GPU_AT) { emulator::exchange(0u, at); }
-template <class T>
-GPU_FN T simd_shuffle(T v, uint lane, GPU_AT) {
-  return emulator::exchange(v, at)[lane];
-}
-template <class T>
-GPU_FN T simd_broadcast(T v, uint lane, GPU_AT) {
-  return emulator::exchange(v, at)[lane];
-}
 template <class T>
 GPU_FN T simd_shuffle_xor(T v, uint mask, GPU_AT) {
   return emulator::exchange(v, at)[emulator::lane() ^ mask];
@@ -111,16 +102,9 @@ GPU_FN void store4(float* p, float4 v) { emulator::store(p, v); }
 GPU_FN int round_to_int(float x) { return static_cast<int>(std::nearbyint(x)); }
 GPU_FN float bf16_lo(uint w) { return as_type<float>(w << 16); }
 GPU_FN float bf16_hi(uint w) { return as_type<float>(w & 0xffff0000u); }
-GPU_FN uint bf16_pack(float lo, float hi) {
-  return bfloat(lo).bits | static_cast<uint>(bfloat(hi).bits) << 16;
-}
 GPU_FN uint half_pack(float lo, float hi) {
   return as_type<ushort>(static_cast<half>(lo)) | static_cast<uint>(as_type<ushort>(static_cast<half>(hi)))
                                                       << 16;
-}
-GPU_FN float2 half_unpack(uint w) {
-  return {static_cast<float>(as_type<half>(static_cast<ushort>(w & 0xffffu))),
-          static_cast<float>(as_type<half>(static_cast<ushort>(w >> 16)))};
 }
 
 GPU_FN uint atomic_add(atomic_uint* p, uint v) { return __atomic_fetch_add(&p->value, v, __ATOMIC_RELAXED); }

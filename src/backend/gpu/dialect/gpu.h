@@ -2,19 +2,17 @@
 // compilers.
 //
 //   GPU_KERNEL(K) { .. }   the kernel of argument struct K; in the body `a` is the K, `s` its K::Shared in
-//   threadgroup
-//                          memory, `t` the Thread
+//                          threadgroup memory, `t` the Thread
 //   GPU_FN                 a function that kernels call
 //   GPU_UNROLL             before a loop that indexes an array of registers
-//   GPU_TABLE              a constant table
 //
 //   group_barrier simd_sync                              all threads of the threadgroup / simdgroup meet
 //   simd_sum simd_max simd_min                           over the 32 lanes, float, uint and int
-//   simd_shuffle simd_shuffle_xor simd_broadcast         another lane's value
+//   simd_shuffle_xor                                     another lane's value
 //   simd_prefix_exclusive_sum simd_mask                  over uint, over bool
 //   load16 store16 load4 store4 load8                    16 (8) bytes, aligned to 16 (8)
 //   round_to_int                                         to the nearest, ties to even
-//   bf16_lo bf16_hi bf16_pack half_pack half_unpack as_type        bits
+//   bf16_lo bf16_hi half_pack as_type                    bits
 //   atomic_add atomic_get atomic_set                     relaxed
 //   wait_for_previous allow_next                         overlap.h: overlap with the neighbouring dispatches
 //

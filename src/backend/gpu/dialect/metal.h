@@ -9,7 +9,6 @@
 
 #define GPU_FN static inline __attribute__((always_inline))
 #define GPU_UNROLL _Pragma("clang loop unroll(full)")
-#define GPU_TABLE constant constexpr
 #if !defined(GPU_THREADGROUP)  // the check on other machines declares it extern
 #define GPU_THREADGROUP threadgroup
 #endif
@@ -31,8 +30,8 @@ namespace lily::gpu {
 GPU_FN void group_barrier() { threadgroup_barrier(mem_flags::mem_threadgroup); }
 GPU_FN void simd_sync() { simdgroup_barrier(mem_flags::mem_threadgroup); }
 
-// simd_sum, simd_max, simd_min, simd_shuffle, simd_shuffle_xor, simd_broadcast, simd_prefix_exclusive_sum,
-// popcount and as_type are MSL's own.
+// simd_sum, simd_max, simd_min, simd_shuffle_xor, simd_prefix_exclusive_sum, popcount and as_type are MSL's
+// own.
 GPU_FN uint simd_mask(bool p) { return uint(static_cast<simd_vote::vote_t>(simd_ballot(p))); }
 
 template <class T>
@@ -60,12 +59,7 @@ GPU_FN void store4(shared<float> p, float4 v) { *(shared<float4>)p = v; }
 GPU_FN int round_to_int(float x) { return int(rint(x)); }
 GPU_FN float bf16_lo(uint w) { return as_type<float>(w << 16); }
 GPU_FN float bf16_hi(uint w) { return as_type<float>(w & 0xffff0000u); }
-GPU_FN uint bf16_pack(float lo, float hi) { return as_type<uint>(bfloat2{bfloat(lo), bfloat(hi)}); }
 GPU_FN uint half_pack(float lo, float hi) { return as_type<uint>(half2{half(lo), half(hi)}); }
-GPU_FN float2 half_unpack(uint w) {
-  half2 h = as_type<half2>(w);
-  return float2{float(h.x), float(h.y)};
-}
 
 GPU_FN uint atomic_add(out<atomic_uint> p, uint v) {
   return atomic_fetch_add_explicit(p, v, memory_order_relaxed);

@@ -8,14 +8,13 @@ namespace lily::gpu {
 // Which of a ring of states a step reads and writes: the step counter's place in it and the next one. A step
 // that ran too far is undone by setting the counter back; a ring of n keeps n - 1 steps.
 //
-// Convolution rows of the latest positions lie in a ring of their own, the row of position p at p %
-// window_rows.
+// Convolution rows of the latest positions lie in a ring of their own, that of position p at p % window_rows.
 struct DeltaRing {
   enum : uint { window_rows = 8, taps = 4 };
 };
 
-// For every token in turn: u = silu(convolution of the last 4 rows), q and k normalized, then with S
-// [value][key]
+// For every token in turn: u = silu(convolution of the last 4 rows), q and k normalized, then, with
+// S [value][key],
 //   S = decay * S;  e = beta * (v - S k);  S = S + e k^T;  y = S q
 // A projection row holds queries, keys and values (`channels` of them: the convolution's input) and, from
 // b_row and a_row on, the inputs of beta and decay. Value head h reads key head h / (value_heads /
