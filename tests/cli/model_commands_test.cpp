@@ -66,7 +66,8 @@ TEST(Info, kv_format_and_context_decide_the_sequence) {
     const Outcome outcome = run_lily({"info", "--model", kModel, "--context", context, "--kv", kv, "--json"});
     return *Json::parse(outcome.output).find("memory")->find("sequence_bytes")->as_integer();
   };
-  // lily-mini: 2 attention layers of 2 KV heads of 256, keys and values. Caches are whole strips of positions.
+  // lily-mini: 2 attention layers of 2 KV heads of 256, keys and values. Caches are whole strips of
+  // positions.
   constexpr std::int64_t kValuesPerToken = 2 * 2 * 2 * 256;
   EXPECT_EQ(sequence_bytes("3072", "f16") - sequence_bytes("1536", "f16"), 1536 * 2 * kValuesPerToken);
   EXPECT_EQ(sequence_bytes("3072", "int8") - sequence_bytes("1536", "int8"),
@@ -170,8 +171,8 @@ TEST(Run, reads_the_prompt_from_standard_input_and_prints_statistics) {
 }
 
 TEST(Run, same_seed_same_answer) {
-  const std::vector<std::string> arguments = {"run", "--model",      kModel, "--temperature", "2",   "--seed",
-                                              "5",   "--max-tokens", "24",   "--raw",         "Hello"};
+  const std::vector<std::string> arguments = {
+      "run", "--model", kModel, "--temperature", "2", "--seed", "5", "--max-tokens", "24", "--raw", "Hello"};
   const Outcome first = run_lily(arguments);
   EXPECT_EQ(first.status, 0) << first.errors;
   EXPECT_FALSE(first.output.empty());
