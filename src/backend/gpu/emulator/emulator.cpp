@@ -155,7 +155,7 @@ class Threadgroup {
   std::uint64_t random_ = 88172645463325252U;
 };
 
-thread_local Threadgroup* current_group = nullptr;
+constinit thread_local Threadgroup* current_group = nullptr;
 
 EmulatedThread& current_thread() { return *static_cast<EmulatedThread*>(current_lane); }
 
@@ -323,7 +323,7 @@ void check_limits(const Kernel& kernel) {
 
 }  // namespace
 
-thread_local Lane* current_lane = nullptr;
+constinit thread_local Lane* current_lane = nullptr;
 
 void meet(Place place) { current_group->leave(current_thread(), State::at_simd_function, place); }
 void group_barrier(Place place) { current_group->leave(current_thread(), State::at_barrier, place); }
