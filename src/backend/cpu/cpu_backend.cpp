@@ -7,7 +7,7 @@
 #include "backend/cpu/limits.hpp"
 #include "backend/cpu/select.hpp"
 #include "backend/decode_traffic.hpp"
-#include "lily/error.hpp"
+#include "backend/step_arguments.hpp"
 
 namespace lily::cpu {
 
@@ -65,22 +65,7 @@ class CpuBackend final : public backend::Backend {
 
   CpuSequence& check(backend::Sequence& sequence, std::span<const TokenId> tokens,
                      std::span<float> logits) const {
-    for (const TokenId token : tokens) {
-      if (token < 0 || token >= dims_.vocabulary) {
-        throw Error(ErrorKind::bad_input,
-                    fmt::format("token id {} is outside the vocabulary of {}", token, dims_.vocabulary));
-      }
-    }
-    if (tokens.empty() || logits.size() != static_cast<std::size_t>(dims_.vocabulary)) {
-      throw Error(ErrorKind::internal, fmt::format("{} tokens and room for {} logits, need at least 1 and {}",
-                                                   tokens.size(), logits.size(), dims_.vocabulary));
-    }
-    const auto length =
-        static_cast<std::int64_t>(sequence.position()) + static_cast<std::int64_t>(tokens.size());
-    if (length > sequence.capacity()) {
-      throw Error(ErrorKind::too_long,
-                  fmt::format("{} tokens do not fit a sequence of {}", length, sequence.capacity()));
-    }
+    backend::check_step(sequence, tokens, logits, dims_.vocabulary);
     return dynamic_cast<CpuSequence&>(sequence);
   }
 
