@@ -68,11 +68,13 @@ TEST(ThreadPool, InOrderMeansThatLaterRangesStartLater) {
     started.push_back(begin);
   });
   ASSERT_EQ(started.size(), 500U);
-  // A thread may be put aside between taking a range and starting it; the two others cannot take it again.
-  std::vector<std::int64_t> sorted = started;
-  std::sort(sorted.begin(), sorted.end());
-  for (std::size_t i = 0; i < sorted.size(); ++i) EXPECT_EQ(sorted[i], static_cast<std::int64_t>(i));
-  EXPECT_LT(started.front(), 3);
+  // Between taking a range and noting it here two other threads may note theirs, so an index comes at most
+  // two places early; how late it comes depends on the system.
+  for (std::size_t i = 0; i < started.size(); ++i) {
+    EXPECT_LE(started[i], static_cast<std::int64_t>(i) + 2);
+  }
+  std::sort(started.begin(), started.end());
+  for (std::size_t i = 0; i < started.size(); ++i) EXPECT_EQ(started[i], static_cast<std::int64_t>(i));
 }
 
 TEST(ThreadPool, WhatABodyWroteIsThereAfterwards) {
