@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -44,6 +46,21 @@ class DeviceMemory {
   Release release_ = nullptr;
 };
 
+// A plan that runs again and again, with what its device made of it in advance (CUDA: a graph). It belongs to
+// that device and does not outlive it.
+class PreparedPlan {
+ public:
+  PreparedPlan(const PreparedPlan&) = delete;
+  PreparedPlan& operator=(const PreparedPlan&) = delete;
+  virtual ~PreparedPlan() = default;
+
+  // As Device::run.
+  virtual void run() = 0;
+
+ protected:
+  PreparedPlan() = default;
+};
+
 // Used by one thread at a time. Failures of the machine are Error(device).
 class Device {
  public:
@@ -58,6 +75,9 @@ class Device {
 
   // Zeroed, aligned to 256 bytes. Throws Error(out_of_memory) naming `what` and the size.
   virtual DeviceMemory allocate(std::size_t bytes, const char* what) = 0;
+  // The same, of the host's memory: what dispatches write there the host reads without a copy, once it has
+  // waited for a mark after them. A few words.
+  virtual DeviceMemory allocate_shared(std::size_t bytes, const char* what) = 0;
   // Copies that are done when they return and come after all earlier work.
   virtual void write(void* to, std::span<const std::byte> from) = 0;
   virtual void read(const void* from, std::span<std::byte> to) = 0;
@@ -65,7 +85,15 @@ class Device {
 
   // Each dispatch sees what those of lower levels wrote. May return before they are done.
   virtual void run(const Plan& plan) = 0;
-  // Waits for all work; faults of kernels appear here at the latest.
+  virtual std::unique_ptr<PreparedPlan> prepare(Plan plan) = 0;
+
+  // A point after all work so far, and waiting for it while later work goes on. Marks are waited for in their
+  // order, and no more than kMarks of them are out. Faults of kernels appear there at the latest.
+  static constexpr int kMarks = 8;
+  using Mark = std::uint64_t;
+  virtual Mark mark() = 0;
+  virtual void wait(Mark mark) = 0;
+  // Waits for all work.
   virtual void finish() = 0;
 
  protected:

@@ -19,13 +19,13 @@ void Recorder::embedding(Plan& plan) const {
   a.codes = model_.weights.embedding.codes;
   a.scales = model_.weights.embedding.scales;
   a.biases = model_.weights.embedding.biases;
-  a.token = pass_.tokens.data();
+  a.token = inputs_.tokens();
   a.x = pass_.x.data();
   a.vocabulary = number(dims_.vocabulary);
   a.hidden = number(dims_.hidden_size);
   a.bits = model_.weights.embedding.bits;
   a.group_size = model_.weights.embedding.group_size;
-  plan.add(a, {1, rows_}, {pass_.tokens.first(rows_)}, {x()});
+  plan.add(a, {1, rows_}, {inputs_.region()}, {x()});
 }
 
 void Recorder::head(Plan& plan, uint first, uint count) const {
@@ -52,7 +52,7 @@ void Recorder::attention_prepare(Plan& plan, const LayerWeights& layer, const Kv
     a.q_norm = layer.q_norm;
     a.k_norm = layer.k_norm;
     a.turns = model_.weights.turns;
-    a.position = sequence_.position_counter();
+    a.position = inputs_.position();
     a.queries = pass_.queries.data();
     a.heads = number(dims_.attention_heads);
     a.kv_heads = number(dims_.kv_heads);
@@ -69,14 +69,14 @@ void Recorder::attention_prepare(Plan& plan, const LayerWeights& layer, const Kv
     a.values = address<uint>(kv.values);
     a.key_scales = address<float>(kv.key_scales);
     a.value_scales = address<float>(kv.value_scales);
-    plan.add(a, grid, {projection(layer.mixer_in), sequence_.counters()},
+    plan.add(a, grid, {projection(layer.mixer_in), inputs_.region()},
              {queries(), kv.keys, kv.values, kv.key_scales, kv.value_scales});
   } else {
     AttentionPrepare a{};
     fill(a);
     a.keys = address<half>(kv.keys);
     a.values = address<half>(kv.values);
-    plan.add(a, grid, {projection(layer.mixer_in), sequence_.counters()}, {queries(), kv.keys, kv.values});
+    plan.add(a, grid, {projection(layer.mixer_in), inputs_.region()}, {queries(), kv.keys, kv.values});
   }
 }
 

@@ -15,11 +15,16 @@ struct Model {
   uint multiprocessors;
 };
 
-// What both ways through the model share. `rows` tokens of a sequence, whose ids lie in its buffers.
+// What both ways through the model share.
 class Recorder {
  public:
-  Recorder(const Model& model, const GpuSequence& sequence, uint rows)
-      : model_(model), dims_(model.dims), sequence_(sequence), pass_(sequence.pass()), rows_(rows) {}
+  Recorder(const Model& model, const GpuSequence& sequence, const PassInputs& inputs)
+      : model_(model),
+        dims_(model.dims),
+        sequence_(sequence),
+        pass_(sequence.pass()),
+        inputs_(inputs),
+        rows_(inputs.count()) {}
 
   void embedding(Plan& plan) const;
   // Logits of rows [first, first + count), as the first rows of the logits buffer.
@@ -59,14 +64,18 @@ class Recorder {
   const model::Dimensions& dims_;
   const GpuSequence& sequence_;
   const PassBuffers& pass_;
+  PassInputs inputs_;
   uint rows_;
 };
 
 // One token: matrix-vector products, attention split over the positions.
 class DecodeRecorder : public Recorder {
  public:
-  DecodeRecorder(const Model& model, const GpuSequence& sequence) : Recorder(model, sequence, 1) {}
+  DecodeRecorder(const Model& model, const GpuSequence& sequence, const PassInputs& inputs)
+      : Recorder(model, sequence, inputs) {}
 
+  // Embedding and all layers.
+  void step(Plan& plan) const;
   void layer(Plan& plan, int index) const;
 
  private:
@@ -79,8 +88,8 @@ class DecodeRecorder : public Recorder {
 // Several tokens: products on matrix tiles, DeltaNet in chunks, tokens sorted by expert.
 class PrefillRecorder : public Recorder {
  public:
-  PrefillRecorder(const Model& model, const GpuSequence& sequence, uint rows)
-      : Recorder(model, sequence, rows), prefill_(sequence.prefill()) {}
+  PrefillRecorder(const Model& model, const GpuSequence& sequence, const PassInputs& inputs)
+      : Recorder(model, sequence, inputs), prefill_(sequence.prefill()) {}
 
   void layer(Plan& plan, int index) const;
 

@@ -4,6 +4,11 @@
 
 namespace lily::gpu {
 
+void DecodeRecorder::step(Plan& plan) const {
+  embedding(plan);
+  for (int index = 0; index < dims_.layer_count(); ++index) layer(plan, index);
+}
+
 void DecodeRecorder::layer(Plan& plan, int index) const {
   const LayerWeights& weights = layer_weights(index);
   normed_projection(plan, weights.mixer_in, weights.input_norm, pass_.projection);
@@ -41,8 +46,8 @@ void DecodeRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta_
   step.convolution = layer.convolution;
   step.rate = layer.rate;
   step.dt_bias = layer.dt_bias;
-  step.position = sequence_.position_counter();
-  step.step = sequence_.step_counter();
+  step.position = inputs_.position();
+  step.step = inputs_.step();
   step.window = address<float>(window);
   step.states = address<float>(states);
   step.y = pass_.inner.data();
@@ -53,7 +58,7 @@ void DecodeRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta_
   step.b_row = layer.b_row;
   step.a_row = layer.a_row;
   step.ring = kStateRing;
-  plan.add(step, {DeltaStep::parts, step.value_heads}, {row, sequence_.counters(), states, window},
+  plan.add(step, {DeltaStep::parts, step.value_heads}, {row, inputs_.region(), states, window},
            {y, states, window});
 
   const DeviceMatrix& matrix = layer.mixer_out;
@@ -86,7 +91,7 @@ void DecodeRecorder::attention(Plan& plan, const LayerWeights& layer, int attent
 
   const auto fill = [&](auto& a) {
     a.queries = pass_.queries.data();
-    a.position = sequence_.position_counter();
+    a.position = inputs_.position();
     a.partial = pass_.partial.data();
     a.maximum = pass_.maximum.data();
     a.sums = pass_.sums.data();
@@ -103,14 +108,14 @@ void DecodeRecorder::attention(Plan& plan, const LayerWeights& layer, int attent
     a.values = address<uchar>(kv.values);
     a.key_scales = address<float>(kv.key_scales);
     a.value_scales = address<float>(kv.value_scales);
-    plan.add(a, grid, {queries(), kv.keys, kv.values, kv.key_scales, kv.value_scales, sequence_.counters()},
+    plan.add(a, grid, {queries(), kv.keys, kv.values, kv.key_scales, kv.value_scales, inputs_.region()},
              {partial, maximum, sums});
   } else {
     AttentionDecode a{};
     fill(a);
     a.keys = address<half>(kv.keys);
     a.values = address<half>(kv.values);
-    plan.add(a, grid, {queries(), kv.keys, kv.values, sequence_.counters()}, {partial, maximum, sums});
+    plan.add(a, grid, {queries(), kv.keys, kv.values, inputs_.region()}, {partial, maximum, sums});
   }
   plan.add(
       AttentionCombine{pass_.partial.data(), pass_.maximum.data(), pass_.sums.data(), pass_.projection.data(),

@@ -76,7 +76,7 @@ void PrefillRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta
   inputs.convolution = layer.convolution;
   inputs.rate = layer.rate;
   inputs.dt_bias = layer.dt_bias;
-  inputs.position = sequence_.position_counter();
+  inputs.position = inputs_.position();
   inputs.window = address<float>(window);
   inputs.q = prefill_.q.data();
   inputs.k = prefill_.k.data();
@@ -91,11 +91,11 @@ void PrefillRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta
   inputs.a_row = layer.a_row;
   constexpr uint kTokensPerGroup = DeltaInputs::threads / 32;
   plan.add(inputs, {2 * inputs.key_heads + inputs.value_heads, divide_up(rows_, kTokensPerGroup)},
-           {rows, window, sequence_.counters()},
+           {rows, window, inputs_.region()},
            {prefill_.q.first(key_rows), prefill_.k.first(key_rows), prefill_.v.first(value_rows),
             prefill_.beta.first(value_heads), prefill_.log_decay.first(value_heads)});
   plan.add(DeltaWindow{inputs.projection, inputs.position, address<float>(window), rows_, channels, stride},
-           {divide_up(channels, DeltaWindow::threads)}, {rows, sequence_.counters()}, {window});
+           {divide_up(channels, DeltaWindow::threads)}, {rows, inputs_.region()}, {window});
   delta_rule(plan, states);
 
   plan.add(GatedNormRows{pass_.inner.data(), pass_.projection.at(layer.z_row), layer.head_norm,
@@ -111,12 +111,11 @@ void PrefillRecorder::delta_rule(Plan& plan, const Region& states) const {
   const Region q = prefill_.q.first(key_rows), k = prefill_.k.first(key_rows),
                v = prefill_.v.first(value_rows), beta = prefill_.beta.first(gates),
                log_decay = prefill_.log_decay.first(gates), y = inner(dims_.value_rows()),
-               counters = sequence_.counters();
+               counters = inputs_.region();
   const PrefillBuffers& b = prefill_;
   if (delta_rule_for(rows_) == DeltaRule::scan) {
-    plan.add(DeltaScan{b.q.data(), b.k.data(), b.v.data(), b.beta.data(), b.log_decay.data(),
-                       sequence_.step_counter(), address<float>(states), pass_.inner.data(), rows_, key_heads,
-                       value_heads, kStateRing},
+    plan.add(DeltaScan{b.q.data(), b.k.data(), b.v.data(), b.beta.data(), b.log_decay.data(), inputs_.step(),
+                       address<float>(states), pass_.inner.data(), rows_, key_heads, value_heads, kStateRing},
              {DeltaScan::parts, value_heads}, {q, k, v, beta, log_decay, states, counters}, {y, states});
     return;
   }
@@ -128,8 +127,8 @@ void PrefillRecorder::delta_rule(Plan& plan, const Region& states) const {
                        b.u.data(), b.w.data(), b.p.data(), rows_, key_heads, value_heads},
            {chunks, value_heads}, {q, k, v, beta, log_decay}, {decay, u, w, p});
   plan.add(DeltaChunkScan{b.q.data(), b.k.data(), b.decay.data(), b.u.data(), b.w.data(), b.p.data(),
-                          sequence_.step_counter(), address<float>(states), pass_.inner.data(), rows_,
-                          key_heads, value_heads, kStateRing},
+                          inputs_.step(), address<float>(states), pass_.inner.data(), rows_, key_heads,
+                          value_heads, kStateRing},
            {DeltaChunkScan::parts, value_heads}, {q, k, decay, u, w, p, states, counters}, {y, states});
 }
 
@@ -140,7 +139,7 @@ void PrefillRecorder::attention(Plan& plan, const LayerWeights& layer, int atten
   const auto fill = [&](auto& a) {
     a.queries = pass_.queries.data();
     a.projection = pass_.projection.data();
-    a.position = sequence_.position_counter();
+    a.position = inputs_.position();
     a.y = pass_.inner.data();
     a.tokens = rows_;
     a.heads = number(dims_.attention_heads);
@@ -157,15 +156,14 @@ void PrefillRecorder::attention(Plan& plan, const LayerWeights& layer, int atten
     a.values = address<uchar>(kv.values);
     a.key_scales = address<float>(kv.key_scales);
     a.value_scales = address<float>(kv.value_scales);
-    plan.add(a, grid,
-             {queries(), rows, kv.keys, kv.values, kv.key_scales, kv.value_scales, sequence_.counters()},
+    plan.add(a, grid, {queries(), rows, kv.keys, kv.values, kv.key_scales, kv.value_scales, inputs_.region()},
              {y});
   } else {
     AttentionPrefill a{};
     fill(a);
     a.keys = address<half>(kv.keys);
     a.values = address<half>(kv.values);
-    plan.add(a, grid, {queries(), rows, kv.keys, kv.values, sequence_.counters()}, {y});
+    plan.add(a, grid, {queries(), rows, kv.keys, kv.values, inputs_.region()}, {y});
   }
   half_rows(plan, y, prefill_.halves, prefill_.scales, rows_, number(dims_.attention_rows()));
 }

@@ -2,6 +2,7 @@
 #include "backend/gpu/gpu_backend.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "backend/decode_traffic.hpp"
 #include "backend/gpu/forward.hpp"
@@ -60,11 +61,8 @@ class GpuBackend final : public backend::Backend {
 
   GpuSequence& check(backend::Sequence& sequence, std::span<const TokenId> tokens,
                      std::span<float> logits) const;
-  // Token ids and counters of a pass.
-  void begin(GpuSequence& sequence, std::span<const TokenId> tokens);
   template <class LayerRecorder>
-  void layers(const LayerRecorder& recorder, const backend::PrefillControl& control, int done, int count,
-              int total);
+  void layers(const LayerRecorder& recorder, const std::stop_token& stop);
   void run_head(const Recorder& recorder, uint first, uint count);
   void all_logits(const Recorder& recorder, const GpuSequence& state, int count, std::span<float> logits,
                   const backend::LogitsSink& sink);
@@ -84,12 +82,6 @@ GpuSequence& GpuBackend::check(backend::Sequence& sequence, std::span<const Toke
   return dynamic_cast<GpuSequence&>(sequence);
 }
 
-void GpuBackend::begin(GpuSequence& sequence, std::span<const TokenId> tokens) {
-  sequence.prepare();
-  const std::vector<uint> ids(tokens.begin(), tokens.end());
-  device_->write(sequence.pass().tokens.data(), std::as_bytes(std::span(ids)));
-}
-
 void GpuBackend::read_logits(const GpuSequence& sequence, std::size_t row, std::span<float> logits) {
   device_->read(sequence.pass().logits.at(row * logits.size()), std::as_writable_bytes(logits));
 }
@@ -98,39 +90,52 @@ void GpuBackend::prefill(backend::Sequence& sequence, std::span<const TokenId> t
                          std::span<float> logits, const backend::PrefillControl& control) {
   GpuSequence& state = check(sequence, tokens, logits);
   const auto total = static_cast<int>(tokens.size());
+  state.prepare_prompt(tokens);
+  const auto passed = [&](int done) {
+    if (control.progress) control.progress(done, total);
+  };
+  // A pass is recorded while the one before it runs, and waits for that one's end: so no more than two are
+  // under way when the prompt is stopped.
+  std::optional<Device::Mark> previous;
   for (int done = 0; done < total;) {
     const int count = std::min(static_cast<int>(state.shape().rows), total - done);
-    begin(state, tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)));
+    const PassInputs inputs = state.prompt_pass(done, count);
     if (count == 1) {
-      layers(DecodeRecorder(model_, state), control, done, count, total);
+      layers(DecodeRecorder(model_, state, inputs), control.stop);
     } else {
-      layers(PrefillRecorder(model_, state, static_cast<uint>(count)), control, done, count, total);
+      layers(PrefillRecorder(model_, state, inputs), control.stop);
     }
-    const Recorder recorder(model_, state, static_cast<uint>(count));
+    const Recorder recorder(model_, state, inputs);
     if (control.every_position) {
       all_logits(recorder, state, count, logits, control.every_position);
     } else if (done + count == total) {
       run_head(recorder, static_cast<uint>(count - 1), 1);
-      read_logits(state, 0, logits);
     }
+    if (previous) {
+      device_->wait(*previous);
+      passed(done);
+    }
+    previous = device_->mark();
     state.advance(count);
     done += count;
   }
+  if (control.every_position) {
+    device_->finish();
+  } else {
+    read_logits(state, 0, logits);
+  }
+  passed(total);
 }
 
 // A plan per layer, so that a stop is heard between them.
 template <class LayerRecorder>
-void GpuBackend::layers(const LayerRecorder& recorder, const backend::PrefillControl& control, int done,
-                        int count, int total) {
-  const int layers = dims_.layer_count();
-  for (int layer = 0; layer < layers; ++layer) {
-    if (control.stop.stop_requested()) throw Error(ErrorKind::cancelled, "stopped while reading the prompt");
+void GpuBackend::layers(const LayerRecorder& recorder, const std::stop_token& stop) {
+  for (int layer = 0; layer < dims_.layer_count(); ++layer) {
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "stopped while reading the prompt");
     Plan plan;
     if (layer == 0) recorder.embedding(plan);
     recorder.layer(plan, layer);
     device_->run(plan);
-    const auto share = static_cast<std::int64_t>(count) * (layer + 1) / layers;
-    if (control.progress) control.progress(done + static_cast<int>(share), total);
   }
 }
 
@@ -138,7 +143,6 @@ void GpuBackend::run_head(const Recorder& recorder, uint first, uint count) {
   Plan plan;
   recorder.head(plan, first, count);
   device_->run(plan);
-  device_->finish();
 }
 
 void GpuBackend::all_logits(const Recorder& recorder, const GpuSequence& state, int count,
@@ -156,17 +160,16 @@ void GpuBackend::all_logits(const Recorder& recorder, const GpuSequence& state, 
 
 void GpuBackend::decode(backend::Sequence& sequence, TokenId token, std::span<float> logits) {
   GpuSequence& state = check(sequence, {&token, 1}, logits);
-  begin(state, {&token, 1});
-  std::optional<Plan>& plan = state.decode_plan();
-  if (!plan) {
-    const DecodeRecorder recorder(model_, state);
-    plan.emplace();
-    recorder.embedding(*plan);
-    for (int layer = 0; layer < dims_.layer_count(); ++layer) recorder.layer(*plan, layer);
-    recorder.head(*plan, 0, 1);
+  state.prepare_step(token);
+  std::unique_ptr<PreparedPlan>& step = state.plans().logits;
+  if (!step) {
+    const DecodeRecorder recorder(model_, state, state.step_inputs());
+    Plan plan;
+    recorder.step(plan);
+    recorder.head(plan, 0, 1);
+    step = device_->prepare(std::move(plan));
   }
-  device_->run(*plan);
-  device_->finish();
+  step->run();
   state.advance(1);
   read_logits(state, 0, logits);
 }

@@ -34,6 +34,12 @@ std::size_t kv_scales(const model::Dimensions& dims, const SequenceShape& shape)
   return shape.kv == KvFormat::int8 ? kv_values(dims, shape.capacity) / CacheRows::group : 0;
 }
 
+// Every pass of a prompt that fills the capacity has a header.
+std::size_t prompt_words(const SequenceShape& shape) {
+  const std::size_t passes = (size_of(shape.capacity) + shape.rows - 1) / shape.rows;
+  return size_of(shape.capacity) + passes * PassInputs::kHeader;
+}
+
 std::size_t mixer_rows(const model::Dimensions& dims) {
   return std::max(padded(dims.conv_channels()) + padded(dims.value_rows()) + 2 * padded(dims.value_heads),
                   padded(dims.query_gate_rows()) + 2 * padded(dims.kv_rows()));
@@ -44,7 +50,8 @@ std::size_t mixer_rows(const model::Dimensions& dims) {
 uint SequenceShape::logit_rows() const { return std::min(rows, kLogitRows); }
 
 StateBuffers::StateBuffers(Allocator& memory, const model::Dimensions& dims, const SequenceShape& shape)
-    : counters(memory.take<uint>(2, "counters")),
+    : prompt(memory.take<uint>(prompt_words(shape), "a prompt's tokens")),
+      step(memory.take<uint>(PassInputs::kHeader + 1, "a step's inputs")),
       states(memory.take<float>(size_of(dims.delta_net_layers()) * kStateRing * state_size(dims),
                                 "DeltaNet states")),
       windows(
@@ -62,7 +69,6 @@ PassBuffers::PassBuffers(Allocator& memory, const model::Dimensions& dims, const
   const std::size_t rows = shape.rows, heads = size_of(dims.attention_heads);
   const std::size_t splits = attention_splits(static_cast<uint>(shape.capacity),
                                               static_cast<uint>(dims.kv_heads), shape.multiprocessors);
-  tokens = memory.take<uint>(rows, what);
   x = memory.take<float>(rows * size_of(dims.hidden_size), what);
   projection = memory.take<float>(rows * mixer_rows(dims), what);
   inner = memory.take<float>(rows * size_of(std::max(dims.attention_rows(), dims.value_rows())), what);
@@ -127,7 +133,9 @@ GpuSequence::GpuSequence(Device& device, const model::Dimensions& dims, const Se
       shape_(shape),
       state_(memory, dims, shape),
       pass_(memory, dims, shape),
-      prefill_(memory, dims, shape) {}
+      prefill_(memory, dims, shape) {
+  prompt_words_.reserve(prompt_words(shape));
+}
 
 std::uint64_t GpuSequence::bytes(const model::Dimensions& dims, const SequenceShape& shape) {
   Allocator count(nullptr);
@@ -142,15 +150,36 @@ void GpuSequence::reset() noexcept {
   step_ = 0;
 }
 
-void GpuSequence::prepare() {
-  if (position_ == 0) {
-    // Window rows and keys beyond the position are never read. The experts' counts are zero between passes,
-    // unless one was cut short.
-    if (state_.states.bytes() > 0) device_.clear(state_.states.data(), state_.states.bytes());
-    if (prefill_.count.bytes() > 0) device_.clear(prefill_.count.data(), prefill_.count.bytes());
+void GpuSequence::clear_state() {
+  // Window rows and keys beyond the position are never read. The experts' counts are zero between passes,
+  // unless one was cut short.
+  if (state_.states.bytes() > 0) device_.clear(state_.states.data(), state_.states.bytes());
+  if (prefill_.count.bytes() > 0) device_.clear(prefill_.count.data(), prefill_.count.bytes());
+}
+
+void GpuSequence::prepare_prompt(std::span<const TokenId> tokens) {
+  if (position_ == 0) clear_state();
+  prompt_words_.clear();
+  uint step = step_;
+  for (std::size_t first = 0; first < tokens.size(); first += shape_.rows) {
+    const auto pass = tokens.subspan(first, std::min<std::size_t>(shape_.rows, tokens.size() - first));
+    prompt_words_.push_back(static_cast<uint>(position_) + static_cast<uint>(first));
+    prompt_words_.push_back(step++);
+    for (const TokenId token : pass) prompt_words_.push_back(static_cast<uint>(token));
   }
-  const std::array<uint, 2> counters{static_cast<uint>(position_), step_};
-  device_.write(state_.counters.data(), std::as_bytes(std::span(counters)));
+  device_.write(state_.prompt.data(), std::as_bytes(std::span(prompt_words_)));
+}
+
+PassInputs GpuSequence::prompt_pass(int first, int count) const {
+  const std::size_t pass = size_of(first) / shape_.rows;
+  return {state_.prompt.at(size_of(first) + pass * PassInputs::kHeader), static_cast<uint>(count)};
+}
+
+void GpuSequence::prepare_step(TokenId token, int back) {
+  if (position_ == 0) clear_state();
+  const std::array<uint, 3> words{static_cast<uint>(position_ - back), step_ - static_cast<uint>(back),
+                                  static_cast<uint>(token)};
+  device_.write(state_.step.data(), std::as_bytes(std::span(words)));
 }
 
 Region GpuSequence::states(int layer) const {

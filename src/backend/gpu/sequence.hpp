@@ -1,7 +1,9 @@
 // One conversation on a device: its state, and the room that a pass through the model needs.
 #pragma once
 
-#include <optional>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "backend/backend.hpp"
 #include "backend/gpu/buffer.hpp"
@@ -10,8 +12,32 @@
 
 namespace lily::gpu {
 
-// States of which a step reads one and writes the next (DeltaRing).
-constexpr uint kStateRing = 2;
+// Steps that the device may be ahead of what the host has read (token_stream.hpp).
+constexpr uint kStepsAhead = 2;
+// States of which a step reads one and writes the next (DeltaRing): as many as the steps that may have to be
+// undone, and the one before them.
+constexpr uint kStateRing = kStepsAhead + 1;
+static_assert(DeltaRing::window_rows >= DeltaRing::taps + kStepsAhead,
+              "an undone step left the window's rows");
+
+// What a pass finds on the device: the position of its first token, the number of the step, and its tokens.
+// They lie there so that a recorded step stays the same from token to token.
+class PassInputs {
+ public:
+  PassInputs(const uint* words, uint tokens) : words_(words), tokens_(tokens) {}
+
+  // As the device reads them.
+  static constexpr std::size_t kHeader = 2;
+  const uint* position() const { return words_; }
+  const uint* step() const { return words_ + 1; }
+  const uint* tokens() const { return words_ + kHeader; }
+  Region region() const { return gpu::region(words_, kHeader + tokens_); }
+  uint count() const { return tokens_; }
+
+ private:
+  const uint* words_;
+  uint tokens_;
+};
 
 // What a sequence is made for.
 struct SequenceShape {
@@ -27,7 +53,8 @@ struct SequenceShape {
 struct StateBuffers {
   StateBuffers(Allocator& memory, const model::Dimensions& dims, const SequenceShape& shape);
 
-  Buffer<uint> counters;  // position, step
+  Buffer<uint> prompt;    // inputs of the passes of a prompt, one behind the other
+  Buffer<uint> step;      // inputs of a step: position, step, token
   Buffer<float> states;   // [DeltaNet layer][ring][value_heads][128][128]
   Buffer<float> windows;  // [DeltaNet layer][8][channels]
   // [attention layer][kv head][capacity][256] halves, or codes with scales [capacity][4]
@@ -39,7 +66,6 @@ struct StateBuffers {
 struct PassBuffers {
   PassBuffers(Allocator& memory, const model::Dimensions& dims, const SequenceShape& shape);
 
-  Buffer<uint> tokens;
   Buffer<float> x;           // [rows][hidden]: the residual stream
   Buffer<float> projection;  // [rows][rows of mixer_in]
   Buffer<float> inner;       // [rows][input of mixer_out]
@@ -79,6 +105,10 @@ struct KvRegions {
   Region keys, values, key_scales, value_scales;  // the last two empty for halves
 };
 
+struct SequencePlans {
+  std::unique_ptr<PreparedPlan> logits;  // a step up to its logits
+};
+
 class GpuSequence final : public backend::Sequence {
  public:
   GpuSequence(Device& device, const model::Dimensions& dims, const SequenceShape& shape);
@@ -90,12 +120,14 @@ class GpuSequence final : public backend::Sequence {
     ++step_;
   }
 
-  // Makes the device's counters those of this sequence, and the state zero at its start. Before every pass.
-  void prepare();
+  // Brings tokens to the device, in passes of shape().rows, and makes the state zero at the sequence's start.
+  void prepare_prompt(std::span<const TokenId> tokens);
+  // The inputs of the pass that begins with token `first` of that prompt and has `count`.
+  PassInputs prompt_pass(int first, int count) const;
+  // The same for one step, which begins `back` steps before the sequence's end.
+  void prepare_step(TokenId token, int back = 0);
+  PassInputs step_inputs() const { return {state_.step.data(), 1}; }
 
-  const uint* position_counter() const { return state_.counters.at(0); }
-  const uint* step_counter() const { return state_.counters.at(1); }
-  Region counters() const { return state_.counters.first(2); }
   // `layer` counts DeltaNet layers: its ring of states, its window.
   Region states(int layer) const;
   Region window(int layer) const;
@@ -105,8 +137,8 @@ class GpuSequence final : public backend::Sequence {
   const SequenceShape& shape() const { return shape_; }
   const PassBuffers& pass() const { return pass_; }
   const PrefillBuffers& prefill() const { return prefill_; }
-  // The recorded step, made at the first one.
-  std::optional<Plan>& decode_plan() { return decode_plan_; }
+  // The recorded steps, each made when it is first needed.
+  SequencePlans& plans() { return plans_; }
 
  private:
   GpuSequence(Device& device, const model::Dimensions& dims, const SequenceShape& shape, Allocator memory);
@@ -117,8 +149,11 @@ class GpuSequence final : public backend::Sequence {
   StateBuffers state_;
   PassBuffers pass_;
   PrefillBuffers prefill_;
-  std::optional<Plan> decode_plan_;
+  SequencePlans plans_;
+  std::vector<uint> prompt_words_;
   uint step_ = 0;
+
+  void clear_state();
 };
 
 }  // namespace lily::gpu

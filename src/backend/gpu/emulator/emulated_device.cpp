@@ -62,6 +62,8 @@ class EmulatedDevice final : public Device {
     return {address, bytes, [](void* block, std::size_t /*bytes*/) { ::operator delete(block, kAlignment); }};
   }
 
+  DeviceMemory allocate_shared(std::size_t bytes, const char* what) override { return allocate(bytes, what); }
+
   void write(void* to, std::span<const std::byte> from) override {
     if (!from.empty()) std::memcpy(to, from.data(), from.size());
   }
@@ -82,9 +84,25 @@ class EmulatedDevice final : public Device {
                     pool_.size() > 1 ? &pool_ : nullptr);
     }
   }
+  std::unique_ptr<PreparedPlan> prepare(Plan plan) override {
+    return std::make_unique<EmulatedPlan>(*this, std::move(plan));
+  }
+  // Everything has run by then.
+  Mark mark() override { return 0; }
+  void wait(Mark /*mark*/) override {}
   void finish() override {}
 
  private:
+  class EmulatedPlan final : public PreparedPlan {
+   public:
+    EmulatedPlan(EmulatedDevice& device, Plan plan) : device_(device), plan_(std::move(plan)) {}
+    void run() override { device_.run(plan_); }
+
+   private:
+    EmulatedDevice& device_;
+    Plan plan_;
+  };
+
   // As recorded; or level after level, each from its end or in random order.
   std::vector<std::size_t> order_of(const Plan& plan) {
     std::vector<std::size_t> order(plan.dispatches().size());
