@@ -22,15 +22,16 @@ endif()
 
 # -ffp-contract=off: results must not depend on which multiply-adds the compiler happens to fuse; the kernels
 # ask for fused operations by name.
-add_compile_options(-ffp-contract=off)
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
 add_library(lily_warnings INTERFACE)
-target_compile_options(lily_warnings INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
-                       $<$<BOOL:${LILY_WARNINGS_AS_ERRORS}>:-Werror>)
+target_compile_options(lily_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LILY_WARNINGS_AS_ERRORS}>>:-Werror>)
 
 # GCC 12 sees overlaps in `"text" + std::string` that are not there, and with sanitizers unset variables.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(lily_warnings INTERFACE -Wno-restrict)
+  target_compile_options(lily_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
   if(LILY_SANITIZE)
     target_compile_options(lily_warnings INTERFACE -Wno-maybe-uninitialized)
   endif()

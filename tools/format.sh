@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.h' |
+mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.h' '*.cu' '*.cuh' |
                      while read -r file; do [[ -e "$file" ]] && echo "$file"; done)
 case "${1:-}" in
   --check) clang-format --dry-run --Werror "${files[@]}" && echo "format: ${#files[@]} files checked" ;;

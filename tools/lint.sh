@@ -15,7 +15,7 @@ esac
 # Only what the build compiles can be checked: sources for other processors are left to the cross build.
 declare -A compiled=()
 while read -r file; do compiled[$file]=1; done \
-  < <(jq -r '.[].file' build/compile_commands.json | sed "s|^$PWD/||" | grep '^src/\|^tests/\|^benchmarks/')
+  < <(jq -r '.[].file' build/compile_commands.json | sed "s|^$PWD/||" | grep '^\(src\|tests\|benchmarks\)/.*\.cpp$')
 
 files=()
 add() { if [[ -n "${compiled[$1]:-}" ]]; then files+=("$1"); unset "compiled[$1]"; fi; }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Lily's build and demo need and this machine lacks, with --tests what the tests and checks need too,
 # and with --long-tests also the large peers of the long tests; does nothing, quickly, when all of it is there.
+# The compiler for NVIDIA GPUs (290 MB) counts as needed by the tests and goes into build/cuda.
 # Debian and its relatives: packages by apt-get. macOS: names the Homebrew packages. Peers of the tests (Python
 # packages, Node clients) go into build/, never into the system.
 set -euo pipefail
@@ -56,15 +57,29 @@ install_msl_checkers() {
   echo "setup: notice: no clang of version 16 or newer; the check of the kernels for Metal will be skipped" >&2
 }
 
-# Python packages of the tests, at fixed versions, in a virtual environment of the build folder.
-install_python_peers() {
-  local wanted=$1 environment=$2
+# Python packages at fixed versions in a virtual environment of the build folder; what is missing without them.
+install_python_packages() {
+  local wanted=$1 environment=$2 otherwise=$3
   cmp -s "$wanted" "$environment/installed.txt" && return 0
-  echo "setup: Python peers of the tests into $environment"
+  echo "setup: $wanted into $environment"
   python3 -m venv "$environment" &&
     "$environment/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" &&
     cp "$wanted" "$environment/installed.txt" ||
-    echo "setup: notice: Python peers are not there; the tests that compare with them will be skipped" >&2
+    echo "setup: notice: $wanted could not be installed; $otherwise" >&2
+}
+install_python_peers() {
+  install_python_packages "$1" "$2" "the tests that compare with these packages will be skipped"
+}
+
+# nvcc, where none is installed. CMake looks for its libraries in lib64.
+install_cuda_compiler() {
+  { [[ "$(uname)" == Linux ]] && ! command -v nvcc && [[ ! -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; } \
+    > /dev/null || return 0
+  install_python_packages tools/requirements-cuda.txt build/cuda "there will be no CUDA backend"
+  local toolkit
+  for toolkit in build/cuda/lib/python3*/site-packages/nvidia/cu13; do
+    [[ ! -d "$toolkit/lib" ]] || ln -sfn lib "$toolkit/lib64"
+  done
 }
 
 # Node clients of the server's tests.
@@ -101,6 +116,7 @@ else
 fi
 if $with_tests; then
   install_python_peers tools/requirements.txt build/python
+  install_cuda_compiler
   install_node_peers
 fi
 if $with_long_tests; then install_python_peers tools/requirements-long.txt build/python-long; fi
