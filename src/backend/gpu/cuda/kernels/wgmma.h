@@ -4,14 +4,21 @@
 //   Product<n>::set(c, left, right, add)  c = or += left operand * right operand, both in shared memory
 //
 // A warpgroup of 128 threads calls them together. c and a may not be touched between begin_products and the
-// wait_products that covers them. `right` has a row per output (outer_rows), or with add_inner a row per input
-// (inner_rows). Halves are multiplied, floats summed.
+// wait_products that covers them. `right` has a row per output (outer_rows), or with add_inner a row per
+// input (inner_rows). Halves are multiplied, floats summed.
 #pragma once
 
 #include "backend/gpu/cuda/kernels/layout.h"
 #include "backend/gpu/dialect/gpu.h"
 
+// A body for the kernel of argument struct K, of which `a` is one; a multiprocessor has room for kBlocks
+// blocks.
+#define LILY_HOPPER_KERNEL(K, kThreads, kBlocks) \
+  extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) K##_hopper(const __grid_constant__ K a)
+
 namespace lily::gpu::hopper {
+
+extern __shared__ __align__(1024) uchar hopper_memory[];
 
 GPU_FN uint shared_address(const void* p) { return uint(__cvta_generic_to_shared(p)); }
 
@@ -23,12 +30,14 @@ GPU_FN void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// 16 bytes into shared memory; zeros without `real`, and then `from` is not read.
-GPU_FN void copy_chunk(uint to, const void* from, bool real) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(real ? 16u : 0u) : "memory");
-}
-GPU_FN void copy_chunk(uint to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+// 16 bytes into shared memory, zeros where not `real`; nothing at all without `live`. Predicates, because
+// ptxas serializes products across branches.
+GPU_FN void copy_chunk(uint to, const void* from, bool live, bool real = true) {
+  asm volatile(
+      "{\n.reg .pred live;\nsetp.ne.b32 live, %3, 0;\n@live cp.async.cg.shared.global [%0], [%1], 16, "
+      "%2;\n}" ::"r"(to),
+      "l"(from), "r"(real ? 16u : 0u), "r"(uint(live))
+      : "memory");
 }
 GPU_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <uint kPending>

@@ -1,0 +1,36 @@
+// Speed of the kernels that Hopper has bodies of its own for, beside the dialect's; each is checked first.
+// Arguments: parts to run (multiply, experts, attention, long, delta); none: all.
+#include <cstring>
+
+#include "harness.cuh"
+
+int main(int argc, char** argv) {
+  using namespace bench;
+  seed() = ulong(time(nullptr)) * 1000003ull;
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, 0), "device");
+  std::printf("%s, %d multiprocessors, seed %lu\n", properties.name, properties.multiProcessorCount, seed());
+  const auto wanted = [&](const char* part) {
+    for (int i = 1; i < argc; ++i)
+      if (std::strcmp(argv[i], part) == 0) return true;
+    return argc == 1;
+  };
+  if (wanted("multiply"))
+    for (const uint tokens : {77u, 512u, 4096u, 16384u}) multiply(tokens);
+  if (wanted("experts")) {
+    for (const uint tokens : {77u, 512u, 4096u, 16384u}) experts(tokens, false);
+    experts(4096, true);
+  }
+  if (wanted("attention")) {
+    attention(333, 0);
+    attention(512, 0);
+    attention(4096, 0);
+    attention(1000, 3333);
+    attention(4096, 28672);
+  }
+  if (wanted("long")) attention(4096, 126976);
+  if (wanted("delta"))
+    for (const uint tokens : {200u, 512u, 4096u}) delta(tokens);
+  std::puts(failed() ? "SOME RESULTS ARE WRONG" : "all right");
+  return failed() ? 1 : 0;
+}
