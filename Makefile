@@ -1,7 +1,7 @@
 # The short front door; CMakePresets.json holds the configurations and tools/ the scripts.
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: help setup configure build demo test test-long test-asan test-tsan bench bench-kernels format lint clean
+.PHONY: help setup configure build demo test test-long test-asan test-tsan test-cuda bench bench-kernels format lint clean
 
 help:
 	@echo "make setup      install what is missing for everything below (Debian packages, peers of the tests)"
@@ -11,6 +11,7 @@ help:
 	@echo "make test-long  the long tests (installs their Python peers, some 350 MB, into build/)"
 	@echo "make test-asan  the tests under the address and undefined behaviour sanitizers"
 	@echo "make test-tsan  the tests under the thread sanitizer"
+	@echo "make test-cuda  the tests that run on an NVIDIA GPU, on this machine's"
 	@echo "make bench      speed of the small model on this machine"
 	@echo "make bench-kernels  speed of each CPU kernel beside the machine's limits (some minutes)"
 	@echo "make format     format all sources; make lint: check format and run clang-tidy on all of them"
@@ -47,6 +48,9 @@ test-tsan: setup
 	@cmake --preset tsan > /dev/null
 	@cmake --build --preset tsan --parallel $(JOBS)
 	@ctest --preset tsan --parallel $(JOBS)
+
+test-cuda: setup build
+	@ctest --preset release -L cuda
 
 bench: build
 	@build/lily bench --model models/lily-mini --prompt 512,4096 --decode 64

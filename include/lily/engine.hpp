@@ -18,7 +18,7 @@ enum class KvFormat { f16, int8 };
 
 struct EngineOptions {
   std::filesystem::path model{};  // checkpoint folder
-  std::string backend = "auto";   // auto, cpu, reference, emulator (cuda, metal: refused by name)
+  std::string backend = "auto";   // auto, cpu, cuda, reference, emulator (metal: refused by name)
   int context = 0;                // tokens per sequence; 0: 32768 or the model's limit if smaller
   int threads = 0;                // 0: all cores
   Activations activations = Activations::automatic;

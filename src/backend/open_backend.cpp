@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "backend/cpu/cpu_backend.hpp"
+#include "backend/gpu/cuda/cuda_device.hpp"
 #include "backend/gpu/emulator/emulated_device.hpp"
 #include "backend/gpu/gpu_backend.hpp"
 #include "backend/reference/reference_backend.hpp"
@@ -21,7 +22,6 @@ struct MissingBackend {
   std::string_view reason;
 };
 constexpr std::array kMissing{
-    MissingBackend{"cuda", "this build has no CUDA driver"},
     MissingBackend{"metal", "this build has no Metal driver"},
 };
 
@@ -38,10 +38,11 @@ void check_reference_options(const BackendOptions& options) {
 }
 
 // So have the GPU kernels.
-void check_emulator_options(const BackendOptions& options) {
+void check_gpu_options(const std::string& name, const BackendOptions& options) {
   if (options.activations == Activations::fast) {
-    throw Error(ErrorKind::unsupported,
-                "the emulator backend computes exactly and has no fast activations: use backend cpu");
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("the {} backend computes exactly and has no fast activations: use backend cpu", name));
   }
 }
 
@@ -61,20 +62,22 @@ std::unique_ptr<Backend> open_backend(const std::string& name,
     check_reference_options(options);
     return reference::open_reference_backend(checkpoint, options.threads);
   }
-  if (name == "emulator") {
-    check_emulator_options(options);
+  if (name == "emulator" || name == "cuda") {
+    check_gpu_options(name, options);
     const int threads = options.threads > 0 ? options.threads : available_cores();
-    return gpu::open_gpu_backend(gpu::emulator::open_device(threads), checkpoint, options.kv, threads,
-                                 options.progress);
+    return gpu::open_gpu_backend(
+        name == "cuda" ? gpu::cuda::open_device() : gpu::emulator::open_device(threads), checkpoint,
+        options.kv, threads, options.progress);
   }
   for (const MissingBackend& missing : kMissing) {
     if (name == missing.name) {
       throw Error(ErrorKind::unsupported,
-                  fmt::format("backend {}: {}; use cpu, reference or emulator", name, missing.reason));
+                  fmt::format("backend {}: {}; use cpu, cuda, reference or emulator", name, missing.reason));
     }
   }
-  throw Error(ErrorKind::bad_input,
-              fmt::format("unknown backend '{}': the backends are auto, cpu, reference, emulator", name));
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format("unknown backend '{}': the backends are auto, cpu, cuda, reference, emulator", name));
 }
 
 }  // namespace lily::backend

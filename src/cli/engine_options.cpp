@@ -28,7 +28,8 @@ void add_context_option(Arguments& arguments, int& context) {
 void add_engine_options(Arguments& arguments, EngineOptions& options) {
   add_model_option(arguments, options.model);
   add_kv_option(arguments, options.kv);
-  arguments.option("--backend", options.backend, "auto, cpu, reference or emulator (default: auto)", "NAME");
+  arguments.option("--backend", options.backend, "auto, cpu, cuda, reference or emulator (default: auto)",
+                   "NAME");
   arguments.option("--threads", options.threads, "Threads (default: all cores)", "N").range(1, 4096);
   arguments
       .option(

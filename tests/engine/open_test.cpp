@@ -1,4 +1,5 @@
 // Opening real checkpoints, and whole answers of the trained mini model on the reference backend.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -44,14 +45,21 @@ TEST(Open, AutoPicksTheCpuForQuantizedWeights) {
 }
 
 TEST(Open, KnownButMissingBackendsAreRefusedByName) {
-  for (const std::string name : {"cuda", "metal"}) {
-    const Error error = testing::raised([&] { Engine::open(options_for(testing::kTinyQ4, name)); });
-    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
-    testing::expect_mentions(error, name);
-  }
+  const Error metal = testing::raised([&] { Engine::open(options_for(testing::kTinyQ4, "metal")); });
+  EXPECT_EQ(metal.kind(), ErrorKind::unsupported);
+  testing::expect_mentions(metal, "metal");
   const Error error = testing::raised([&] { Engine::open(options_for(testing::kTinyQ4, "tpu")); });
   EXPECT_EQ(error.kind(), ErrorKind::bad_input);
   testing::expect_mentions(error, "tpu");
+}
+
+TEST(Open, WithoutAGpuTheCudaBackendSaysWhatIsMissing) {
+  try {
+    EXPECT_EQ(Engine::open(options_for(testing::kTinyQ4, "cuda"))->info().backend.rfind("cuda", 0), 0U);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+    EXPECT_THAT(error.what(), ::testing::ContainsRegex("backend cuda: .*(nvcc|driver|GPU)"));
+  }
 }
 
 TEST(Open, OptionsTheReferenceWouldIgnoreAreRefused) {

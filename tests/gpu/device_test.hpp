@@ -11,8 +11,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "backend/gpu/cuda/cuda_device.hpp"
 #include "backend/gpu/device.hpp"
 #include "backend/gpu/emulator/emulated_device.hpp"
+#include "lily/error.hpp"
 
 namespace lily::gpu {
 
@@ -21,16 +23,26 @@ struct DeviceCase {
   std::function<std::unique_ptr<Device>()> open;
 };
 
-// The devices of this machine: the emulator in its three orders.
+// The emulator in its three orders, and a GPU; tests are skipped where there is none.
 inline std::vector<DeviceCase> all_devices() {
   using emulator::LaneOrder;
   return {{"emulator_forward", [] { return emulator::open_device(1, LaneOrder::forward); }},
           {"emulator_backward", [] { return emulator::open_device(1, LaneOrder::backward); }},
-          {"emulator_shuffled", [] { return emulator::open_device(2, LaneOrder::shuffled); }}};
+          {"emulator_shuffled", [] { return emulator::open_device(2, LaneOrder::shuffled); }},
+          {"cuda", [] { return cuda::open_device(); }}};
 }
 
 class DeviceTest : public ::testing::TestWithParam<DeviceCase> {
  protected:
+  void SetUp() override {
+    try {
+      device_ = GetParam().open();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unsupported) throw;
+      GTEST_SKIP() << error.what();
+    }
+  }
+
   Device& device() { return *device_; }
 
   // Device copies of `values`, freed at the end of the test.
@@ -76,7 +88,7 @@ class DeviceTest : public ::testing::TestWithParam<DeviceCase> {
   uint random_bits() { return static_cast<uint>(random_()); }
 
  private:
-  std::unique_ptr<Device> device_ = GetParam().open();
+  std::unique_ptr<Device> device_;
   std::vector<DeviceMemory> memory_;
   std::mt19937 random_{20261129};
 };

@@ -10,6 +10,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/gpu/plan.hpp"
+#include "backend/gpu/upload.hpp"
 
 namespace lily::gpu {
 
@@ -82,13 +83,15 @@ class Device {
   virtual void write(void* to, std::span<const std::byte> from) = 0;
   virtual void read(const void* from, std::span<std::byte> to) = 0;
   virtual void clear(void* address, std::size_t bytes) = 0;
+  // Many writes at once, for weights.
+  virtual std::unique_ptr<Upload> upload(int threads);
 
   // Each dispatch sees what those of lower levels wrote. May return before they are done.
   virtual void run(const Plan& plan) = 0;
   virtual std::unique_ptr<PreparedPlan> prepare(Plan plan) = 0;
 
-  // A point after all work so far, and waiting for it while later work goes on. Marks are waited for in their
-  // order, and no more than kMarks of them are out. Faults of kernels appear there at the latest.
+  // A point after all work so far, and waiting for it while later work goes on. Only the last kMarks of them
+  // are told apart: a wait for an older one may take longer. Faults of kernels appear there at the latest.
   static constexpr int kMarks = 8;
   using Mark = std::uint64_t;
   virtual Mark mark() = 0;

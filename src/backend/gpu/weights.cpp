@@ -223,8 +223,6 @@ class Relocation {
 struct Staging {
   std::vector<std::uint32_t> codes;
   std::vector<std::uint16_t> scales, biases;
-  std::vector<std::byte> packed;
-  float largest = 0;  // weight
 };
 
 std::uint64_t job_bytes(const PackJob& job) {
@@ -232,7 +230,13 @@ std::uint64_t job_bytes(const PackJob& job) {
          (job.source->weight_row_bytes() + 2 * job.source->scale_row_bytes());
 }
 
-void read_and_pack(const Checkpoint& checkpoint, const PackJob& job, Staging& staging) {
+std::size_t packed_bytes(const PackJob& job) {
+  return static_cast<std::size_t>((job.rows + kTileRows - 1) / kTileRows) * job.format.tile_bytes();
+}
+
+// Writes the tiles of a job to `packed`; returns its largest weight.
+float read_and_pack(const Checkpoint& checkpoint, const PackJob& job, Staging& staging,
+                    std::span<std::byte> packed) {
   const Matrix& matrix = *job.source;
   const std::uint64_t code_bytes = matrix.weight_row_bytes(), scale_bytes = matrix.scale_row_bytes();
   const auto first = static_cast<std::uint64_t>(matrix.row_index(job.expert, job.row));
@@ -245,19 +249,16 @@ void read_and_pack(const Checkpoint& checkpoint, const PackJob& job, Staging& st
   checkpoint.read(matrix.scales, first * scale_bytes, std::as_writable_bytes(std::span(staging.scales)));
   checkpoint.read(matrix.biases, first * scale_bytes, std::as_writable_bytes(std::span(staging.biases)));
 
-  staging.largest = largest_weight(staging.scales, staging.biases, job.format.bits);
-
-  const std::size_t tiles = (rows + kTileRows - 1) / kTileRows;
-  staging.packed.resize(tiles * job.format.tile_bytes());
   std::vector<AffineRow> tile_rows;
-  for (std::size_t tile = 0; tile < tiles; ++tile) {
+  for (std::size_t first_row = 0; first_row < rows; first_row += kTileRows) {
     tile_rows.clear();
-    for (std::size_t r = tile * kTileRows; r < std::min(rows, (tile + 1) * kTileRows); ++r) {
+    for (std::size_t r = first_row; r < std::min(rows, first_row + kTileRows); ++r) {
       tile_rows.push_back({staging.codes.data() + r * words, staging.scales.data() + r * groups,
                            staging.biases.data() + r * groups});
     }
-    pack_tile(tile_rows, job.format, staging.packed.data() + tile * job.format.tile_bytes());
+    pack_tile(tile_rows, job.format, packed.data() + first_row / kTileRows * job.format.tile_bytes());
   }
+  return largest_weight(staging.scales, staging.biases, job.format.bits);
 }
 
 // Bytes of a tensor, read at once.
@@ -302,22 +303,24 @@ Weights load_weights(const Checkpoint& checkpoint, Device& device, ThreadPool& p
   std::uint64_t total = 0, done = 0;
   std::map<std::size_t, float> largest;
   for (const PackJob& job : jobs) total += job_bytes(job);
-  std::mutex upload;
+  std::mutex mutex;
   std::vector<Staging> staging(static_cast<std::size_t>(pool.size()));
-  pool.parallel_for(static_cast<std::int64_t>(jobs.size()), 1,
-                    [&](std::int64_t begin, std::int64_t end, int thread) {
-                      for (std::int64_t i = begin; i < end; ++i) {
-                        const PackJob& job = jobs[static_cast<std::size_t>(i)];
-                        Staging& mine = staging[static_cast<std::size_t>(thread)];
-                        read_and_pack(checkpoint, job, mine);
-                        const std::lock_guard lock(upload);
-                        device.write(weights.arena.as<std::byte>(job.offset), mine.packed);
-                        float& top = largest[job.matrix];
-                        top = std::max(top, mine.largest);
-                        done += job_bytes(job);
-                        if (progress) progress("loading weights", done, total, "bytes");
-                      }
-                    });
+  const std::unique_ptr<Upload> upload = device.upload(pool.size());
+  pool.parallel_in_order(
+      static_cast<std::int64_t>(jobs.size()), 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const PackJob& job = jobs[static_cast<std::size_t>(i)];
+          const float top = read_and_pack(checkpoint, job, staging[static_cast<std::size_t>(thread)],
+                                          upload->staging(thread, packed_bytes(job)));
+          upload->send(thread, weights.arena.as<std::byte>(job.offset));
+          const std::lock_guard lock(mutex);
+          float& known = largest[job.matrix];
+          known = std::max(known, top);
+          done += job_bytes(job);
+          if (progress) progress("loading weights", done, total, "bytes");
+        }
+      });
+  upload->finish();
   Relocation(weights.arena, largest)(weights);
   return weights;
 }

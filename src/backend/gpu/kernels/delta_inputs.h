@@ -3,7 +3,7 @@
 #pragma once
 #include "backend/gpu/dialect/gpu.h"
 #include "backend/gpu/kernels/args/delta_chunks.h"
-#include "backend/gpu/kernels/delta_step.h"
+#include "backend/gpu/kernels/convolution.h"
 
 using namespace lily::gpu;
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "backend/gpu/kernels/args/experts.h"
 #include "backend/gpu/kernels/choose.h"
-#include "backend/gpu/kernels/project.h"
+#include "backend/gpu/kernels/products.h"
 
 using namespace lily::gpu;
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "backend/gpu/dialect/weight_tile.h"
 #include "backend/gpu/kernels/args/multiply.h"
-#include "backend/gpu/kernels/project.h"
+#include "backend/gpu/kernels/products.h"
 
 using namespace lily::gpu;
 

@@ -7,6 +7,8 @@
 using namespace lily::gpu;
 
 GPU_KERNEL(TopExperts) {
+  allow_next();
+  wait_for_previous();
   uint token = t.group.x * TopExperts::tokens_per_group + t.simd;
   if (token >= a.tokens) return;  // a whole simdgroup
   uint expert;
@@ -19,6 +21,8 @@ GPU_KERNEL(TopExperts) {
 }
 
 GPU_KERNEL(CountExperts) {
+  allow_next();
+  wait_for_previous();
   atomic_set(s.count + t.index, 0);
   group_barrier();
   uint i = t.group.x * CountExperts::threads + t.index;
@@ -29,6 +33,8 @@ GPU_KERNEL(CountExperts) {
 }
 
 GPU_KERNEL(ExpertOffsets) {
+  allow_next();
+  wait_for_previous();
   uint count = a.count[t.index];
   a.count[t.index] = 0;
   uint before = simd_prefix_exclusive_sum(count);
@@ -40,6 +46,8 @@ GPU_KERNEL(ExpertOffsets) {
 }
 
 GPU_KERNEL(SortByExpert) {
+  allow_next();
+  wait_for_previous();
   uint expert = t.group.x * SortByExpert::experts_per_group + t.simd;
   uint at = a.offset[expert];
   for (uint i = 0; i < a.n; i += 32) {

@@ -1,7 +1,7 @@
 // The next token of one request, chosen on the device: from logits to candidates.
 #pragma once
 #include "backend/gpu/kernels/args/sample.h"
-#include "backend/gpu/kernels/project.h"
+#include "backend/gpu/kernels/products.h"
 
 using namespace lily::gpu;
 

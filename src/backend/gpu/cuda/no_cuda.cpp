@@ -1,0 +1,12 @@
+// Stands for the CUDA driver in builds without a CUDA compiler.
+#include "backend/gpu/cuda/cuda_device.hpp"
+#include "lily/error.hpp"
+
+namespace lily::gpu::cuda {
+
+std::unique_ptr<Device> open_device() {
+  throw Error(ErrorKind::unsupported,
+              "backend cuda: this build has no CUDA driver, because CMake found no nvcc");
+}
+
+}  // namespace lily::gpu::cuda
