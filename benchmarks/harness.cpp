@@ -111,6 +111,10 @@ void add(const std::string& name, Limit limit, const std::function<double(int th
         const Machine machine{*kernels, pool_of(threads)};
         const double bound = limit_of(machine, limit);
         const Call call = prepare(machine);
+        if (!call) {
+          state.SkipWithError("this instruction set has no such kernel");
+          return;
+        }
         call();  // touches everything once
         double total = 0;
         for ([[maybe_unused]] auto _ : state) {

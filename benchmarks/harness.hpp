@@ -26,7 +26,8 @@ struct Machine {
 // One call is measured; it must take well over the microsecond that starting a parallel loop may cost.
 using Call = std::function<void()>;
 
-// Prepares what a call needs; runs only when the benchmark is selected.
+// Prepares what a call needs; runs only when the benchmark is selected. An empty call where the instruction
+// set has no such kernel.
 using Prepare = std::function<Call(const Machine&)>;
 
 // `amount` is bytes moved (memory, cache) or operations (integer, fp32) of one call, given the threads.

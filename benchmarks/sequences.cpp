@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "backend/cpu/forward.hpp"
 #include "harness.hpp"
 #include "inputs.hpp"
 #include "working_set.hpp"
@@ -17,7 +18,7 @@ using cpu::kAttentionBlock;
 using cpu::KvView;
 
 constexpr int kPiece = 1024;  // cached positions of one task of decode
-constexpr int kTokens = 16;   // that share a block of positions in prefill
+constexpr int kTokens = 32;   // that share a block of positions in prefill
 constexpr int kRun = 64;      // tokens that a DeltaNet state passes through
 
 const char* format(bool int8) { return int8 ? "int8" : "f16"; }
@@ -67,7 +68,7 @@ void add_attention_decode(int depth, bool int8) {
       });
 }
 
-// 16 tokens against a block of positions that stays in the second-level cache, on every thread.
+// Tokens against a block of positions that stays in the second-level cache, on every thread.
 void add_attention_prefill(bool int8) {
   const model::Dimensions& dims = dimensions();
   // Scores and weighted sum: a multiply and an add each.
@@ -90,6 +91,41 @@ void add_attention_prefill(bool int8) {
                   for (int t = 0; t < kTokens; ++t) {
                     machine.kernels.attend(
                         kv, dims.head_dim, queries->data(), heads, 0, kAttentionBlock,
+                        (*sums)[product(i, kTokens) + static_cast<std::size_t>(t)].state());
+                  }
+                }
+              });
+        };
+      });
+}
+
+// The same in 8-bit codes, making them included; on sets that have it.
+void add_attention_codes(bool int8) {
+  const model::Dimensions& dims = dimensions();
+  const double operations = 4.0 * kTokens * kAttentionBlock * dims.queries_per_kv() * dims.head_dim;
+  add(
+      std::string("prefill/attention_codes/block:256/") + format(int8), Limit::integer,
+      [operations](int threads) { return operations * threads; },
+      [int8, &dims](const Machine& machine) -> Call {
+        if (machine.kernels.attend_codes == nullptr) return {};
+        working_set().fill_caches(int8);
+        const int heads = dims.queries_per_kv();
+        const auto queries =
+            std::make_shared<std::vector<float>>(random_values(product(heads, dims.head_dim), -0.1F, 0.1F));
+        const auto sums = std::make_shared<std::vector<Softmax>>(product(machine.pool.size(), kTokens),
+                                                                 Softmax(heads, dims.head_dim));
+        const auto rooms = std::make_shared<std::vector<cpu::KvCodeBlock>>();
+        for (int i = 0; i < machine.pool.size(); ++i) rooms->emplace_back(dims.head_dim);
+        return [machine, int8, heads, queries, sums, rooms, &dims] {
+          machine.pool.parallel_for(
+              machine.pool.size(), 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+                for (int i = static_cast<int>(begin); i < static_cast<int>(end); ++i) {
+                  const KvView kv = working_set().cache(kAttentionBlock, dims.head_dim, int8, i);
+                  const cpu::KvCodes codes = machine.kernels.encode_block(
+                      kv, dims.head_dim, 0, (*rooms)[static_cast<std::size_t>(i)].codes());
+                  for (int t = 0; t < kTokens; ++t) {
+                    machine.kernels.attend_codes(
+                        codes, dims.head_dim, queries->data(), heads,
                         (*sums)[product(i, kTokens) + static_cast<std::size_t>(t)].state());
                   }
                 }
@@ -190,6 +226,7 @@ void add_sequence_benchmarks() {
   for (const bool int8 : {false, true}) {
     for (const int depth : {4096, 32768}) add_attention_decode(depth, int8);
     add_attention_prefill(int8);
+    add_attention_codes(int8);
     add_store(int8);
   }
   add_delta_net();

@@ -15,21 +15,25 @@ class Attention : public KernelTest {
  protected:
   struct Cache {
     std::vector<std::uint16_t> keys16, values16;
-    std::vector<std::int8_t> keys8, values8;
+    std::vector<std::uint8_t> keys8;
+    std::vector<std::int8_t> values8;
     std::vector<float> key_scales, value_scales;
     KvView view;
 
     double key(int position, int d) const {
-      const auto at = static_cast<std::size_t>((position / kLanes * kDim + d) * kLanes + position % kLanes);
-      if (!view.int8) return half_to_float(keys16[at]);
-      return keys8[at] * static_cast<double>(key_scales[static_cast<std::size_t>(
-                             (position / kLanes * kGroups + d / kGroup) * kLanes + position % kLanes)]);
+      if (!view.int8) {
+        return half_to_float(
+            keys16[static_cast<std::size_t>((position / kLanes * kDim + d) * kLanes + position % kLanes)]);
+      }
+      return (keys8[static_cast<std::size_t>(key_code_index(kDim, position, d))] - 128) *
+             static_cast<double>(key_scales[static_cast<std::size_t>(key_scale_index(kDim, position, d))]);
     }
     double value(int position, int d) const {
-      const auto at = static_cast<std::size_t>(value_index(kDim, position, d));
-      if (!view.int8) return half_to_float(values16[at]);
-      return values8[at] *
-             static_cast<double>(value_scales[static_cast<std::size_t>(position * kGroups + d / kGroup)]);
+      if (!view.int8)
+        return half_to_float(values16[static_cast<std::size_t>(value_index(kDim, position, d))]);
+      return values8[static_cast<std::size_t>(value_code_index(kDim, position, d))] *
+             static_cast<double>(
+                 value_scales[static_cast<std::size_t>(value_scale_index(kDim, position, d))]);
     }
   };
 
@@ -39,7 +43,7 @@ class Attention : public KernelTest {
         static_cast<std::size_t>((capacity + kAttentionBlock - 1) / kAttentionBlock * kAttentionBlock);
     Cache cache;
     if (int8) {
-      cache.keys8.assign(n * kDim, -128);
+      cache.keys8.assign(n * kDim, 255);
       cache.values8.assign(n * kDim, -128);
       cache.key_scales.assign(n * kGroups, NAN);
       cache.value_scales.assign(n * kGroups, NAN);
@@ -71,6 +75,14 @@ class Attention : public KernelTest {
                        std::min(begin + kAttentionBlock, positions), state);
     }
 
+    const bool bytes = int8 && kernels().attend_codes != nullptr;
+    expect_softmax(cache, queries, heads, positions, values, sum,
+                   bytes ? tolerance::kAttentionTwoTerms : 4 * tolerance::kAttention);
+  }
+
+  static void expect_softmax(const Cache& cache, const std::vector<float>& queries, int heads, int positions,
+                             const std::vector<float>& values, const std::vector<float>& sum,
+                             double tolerance) {
     for (int h = 0; h < heads; ++h) {
       const float* query = queries.data() + static_cast<std::ptrdiff_t>(h) * kDim;
       std::vector<double> weights;
@@ -87,11 +99,33 @@ class Attention : public KernelTest {
         for (int p = 0; p < positions; ++p)
           expected += weights[static_cast<std::size_t>(p)] * cache.value(p, d);
         const auto i = static_cast<std::size_t>(h);
-        ASSERT_NEAR(values[i * kDim + static_cast<std::size_t>(d)] / sum[i], expected / total,
-                    4 * tolerance::kAttention)
+        ASSERT_NEAR(values[i * kDim + static_cast<std::size_t>(d)] / sum[i], expected / total, tolerance)
             << "head " << h << ", dim " << d;
       }
     }
+  }
+
+  // Three blocks by `fast` attention.
+  void expect_codes(bool int8, int heads, float sharpness) {
+    SCOPED_TRACE(testing::Message() << (int8 ? "int8, " : "f16, ") << heads << " heads, " << sharpness);
+    constexpr int kPositions = 3 * kAttentionBlock;
+    Cache cache = empty_cache(int8, kPositions);
+    for (int p = 0; p < kPositions; ++p) {
+      kernels().store_kv(cache.view, kDim, p, normals(kDim).data(), normals(kDim).data());
+    }
+    std::vector<float> queries = normals(static_cast<std::size_t>(heads) * kDim);
+    for (float& q : queries) q *= sharpness;
+    std::vector<float> maximum(static_cast<std::size_t>(heads), -INFINITY), sum(maximum.size()),
+        values(static_cast<std::size_t>(heads) * kDim);
+    std::vector<std::uint8_t> keys(kAttentionBlock * kDim);
+    std::vector<std::int8_t> codes(keys.size());
+    std::vector<float> key_scales(keys.size() / kGroup), value_scales(kDim);
+    const KvCodes room{keys.data(), key_scales.data(), codes.data(), value_scales.data()};
+    for (int begin = 0; begin < kPositions; begin += kAttentionBlock) {
+      const KvCodes block = kernels().encode_block(cache.view, kDim, begin, room);
+      kernels().attend_codes(block, kDim, queries.data(), heads, {maximum.data(), sum.data(), values.data()});
+    }
+    expect_softmax(cache, queries, heads, kPositions, values, sum, tolerance::kAttentionCodes);
   }
 };
 
@@ -103,6 +137,53 @@ TEST_P(Attention, BlocksAndTheirNeighbours) {
 
 TEST_P(Attention, EveryNumberOfHeads) {
   for (int heads = 1; heads <= 16; ++heads) expect_attention(heads % 2 == 0, 40, heads);
+}
+
+TEST_P(Attention, CodesOfWholeBlocks) {
+  if (kernels().attend_codes == nullptr) {
+    GTEST_SKIP() << kernels().name << " does not multiply unsigned with signed bytes";
+  }
+  for (const bool int8 : {false, true}) {
+    for (const float sharpness : {0.0F, 0.01F, 0.05F, 0.1F}) expect_codes(int8, 8, sharpness);
+    for (const int heads : {1, 2, 3, 7, 16}) expect_codes(int8, heads, 0.05F);
+  }
+}
+
+TEST_P(Attention, WhatIsNotFiniteReachesTheResult) {
+  for (const bool int8 : {false, true}) {
+    for (const bool in_key : {false, true}) {
+      Cache cache = empty_cache(int8, kAttentionBlock);
+      for (int p = 0; p < kAttentionBlock; ++p) {
+        std::vector<float> key = normals(kDim), value = normals(kDim);
+        if (p == 100) (in_key ? key : value)[70] = INFINITY;
+        kernels().store_kv(cache.view, kDim, p, key.data(), value.data());
+      }
+      const std::vector<float> queries(kDim, 0.01F);
+      const auto bad = [&](const auto& attend) {
+        float maximum = -INFINITY, sum = 0;
+        std::vector<float> values(kDim);
+        attend(AttentionState{&maximum, &sum, values.data()});
+        int found = 0;
+        for (const float v : values) found += std::isfinite(v / sum) ? 0 : 1;
+        return found;
+      };
+      SCOPED_TRACE(testing::Message() << (int8 ? "int8" : "f16") << (in_key ? " key" : " value"));
+      EXPECT_GT(bad([&](const AttentionState& state) {
+                  kernels().attend(cache.view, kDim, queries.data(), 1, 0, kAttentionBlock, state);
+                }),
+                0);
+      if (kernels().attend_codes == nullptr) continue;
+      std::vector<std::uint8_t> keys(kAttentionBlock * kDim);
+      std::vector<std::int8_t> codes(keys.size());
+      std::vector<float> key_scales(keys.size() / kGroup), value_scales(kDim);
+      const KvCodes block = kernels().encode_block(
+          cache.view, kDim, 0, {keys.data(), key_scales.data(), codes.data(), value_scales.data()});
+      EXPECT_GT(bad([&](const AttentionState& state) {
+                  kernels().attend_codes(block, kDim, queries.data(), 1, state);
+                }),
+                0);
+    }
+  }
 }
 
 TEST_P(Attention, StoringRoundsToTheFormat) {

@@ -19,6 +19,13 @@ inline constexpr double kDeltaNetLongRun = 1e-3;
 // and values are compared as stored (f16 or 8 bit), so storage is not part of it.
 inline constexpr double kAttention = 1e-5;
 
+// 8-bit KV where bytes are multiplied with bytes: queries have 15 bits per group of 64, which moves scores of
+// some tens by up to 2e-4 and the weights by as much; fp32 values of size 1.
+inline constexpr double kAttentionTwoTerms = 1e-3;
+// `fast`: queries, keys and weights in 8 bits, scores of size 1.6: they move by 1 %, and so do weights; over
+// 768 positions the errors average out (1e-2 seen at most).
+inline constexpr double kAttentionCodes = 2e-2;
+
 // 15 bits and a sign per group: half a step of 1 / 32639 of the group's largest magnitude. One term: half a
 // step of 1 / 127.
 inline constexpr double kTwoTerms = 0.51 / 32639;

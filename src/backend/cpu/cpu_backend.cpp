@@ -8,16 +8,32 @@
 #include "backend/cpu/select.hpp"
 #include "backend/decode_traffic.hpp"
 #include "backend/step_arguments.hpp"
+#include "lily/error.hpp"
 
 namespace lily::cpu {
 
 namespace {
 
+// What the attention kernels hold on their stacks.
+const model::Dimensions& require_kernels(const model::Dimensions& dims) {
+  if (dims.queries_per_kv() > kMaximumHeads) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("{} query heads per KV head; the CPU kernels take up to {}",
+                            dims.queries_per_kv(), kMaximumHeads));
+  }
+  if (dims.queries_per_kv() * dims.head_dim > kMaximumQueryColumns) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("{} query heads of {} dims per KV head; the CPU kernels take up to {} values",
+                            dims.queries_per_kv(), dims.head_dim, kMaximumQueryColumns));
+  }
+  return dims;
+}
+
 class CpuBackend final : public backend::Backend {
  public:
   CpuBackend(std::shared_ptr<const checkpoint::Checkpoint> checkpoint, const CpuOptions& options)
       : checkpoint_(std::move(checkpoint)),
-        dims_(checkpoint_->dimensions()),
+        dims_(require_kernels(checkpoint_->dimensions())),
         kv_(options.kv),
         kernels_(select_kernels(options.instruction_set)),
         pool_(options.threads > 0 ? options.threads : available_cores()),

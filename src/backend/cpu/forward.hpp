@@ -38,6 +38,24 @@ class FloatBuffer {
   HugeBuffer memory_;
 };
 
+// Room for one block of keys and values in codes.
+class KvCodeBlock {
+ public:
+  KvCodeBlock() = default;
+  explicit KvCodeBlock(int head_dim)
+      : codes_(static_cast<std::size_t>(2 * kAttentionBlock * head_dim), "attention codes"),
+        key_scales_(static_cast<std::size_t>(kAttentionBlock * head_dim / kGroup)),
+        value_scales_(static_cast<std::size_t>(head_dim)) {}
+  KvCodes codes() const {
+    return {codes_.as<std::uint8_t>(), key_scales_.data(), codes_.as<std::int8_t>() + codes_.size() / 2,
+            value_scales_.data()};
+  }
+
+ private:
+  HugeBuffer codes_;
+  FloatBuffer key_scales_, value_scales_;
+};
+
 // Matrix rows padded to whole blocks: outputs of matmul need this room.
 inline int padded_rows(const PackedMatrix& matrix) { return matrix.blocks() * kLanes; }
 
@@ -137,7 +155,8 @@ class Prefiller {
   void normalize_and_quantize(const std::vector<float>& factor, int tokens, bool for_router);
   void delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int tokens);
   void attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer, int tokens);
-  void attend_group(const CpuSequence& sequence, int attention_layer, int kv_head, int first, int count);
+  void attend_group(const CpuSequence& sequence, int attention_layer, int kv_head, int first, int count,
+                    int thread);
   void experts(const LayerWeights& layer, int layer_index, int tokens);
   void route_tokens(int layer_index, int tokens);
   void run_expert(const LayerWeights& layer, const ExpertTask& task, int thread);
@@ -146,6 +165,7 @@ class Prefiller {
 
   Context context_;
   ScratchSizes sizes_;
+  bool attention_in_codes_;
   FloatBuffer hidden_, mixed_, convolved_, inner_, output_, router_, slots_, gates_, queries_,
       attention_sums_;
   FloatBuffer angles_, logits_;
@@ -163,6 +183,7 @@ class Prefiller {
     std::vector<const float*> window;   // [taps]
     std::vector<const float*> outputs;  // of one token's experts, or of mixer_out's panels
     std::vector<float> weights;
+    KvCodeBlock kv_codes;
   };
   std::vector<ThreadScratch> threads_;
 };

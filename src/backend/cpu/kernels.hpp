@@ -56,16 +56,24 @@ inline ActivationRow from_column(const ActivationRow& row, int column) {
 // Positions whose scores are folded into a softmax at once.
 inline constexpr int kAttentionBlock = 256;
 inline constexpr int kValueStrip = 32;  // dims
+// Query heads of one KV head, and their dims together.
+inline constexpr int kMaximumHeads = 16, kMaximumQueryColumns = 16 * 256;
 
-// K and V of one layer and one KV head, for a multiple of kAttentionBlock positions. Keys of 16 positions are
-// interleaved by dimension so that scores of 16 positions come out as lanes: keys [position / 16][dim][16].
-// Values lie in strips as wide as the sums that one pass keeps in registers, so that each pass reads one run
-// of memory: values [position / 256][dim / 32][position % 256][32]. 8 bit: code * scale, one scale per
-// position and group of 64 dims: key_scales [position / 16][dim / 64][16], value_scales [position][dim / 64].
+// K and V of one layer and one KV head, for a multiple of kAttentionBlock positions.
+//
+// f16: keys of 16 positions are interleaved by dimension so that scores of 16 positions come out as lanes:
+// keys [position / 16][dim][16]. Values lie in strips as wide as the sums that one pass keeps in registers,
+// so that each pass reads one run of memory: values [position / 256][dim / 32][position % 256][32].
+//
+// 8 bit: code * scale, one scale per position and group of 64 dims. Four codes that one instruction
+// multiplies and adds lie together: keys [position / 16][dim / 4][16][4], codes + 128 so that they are
+// unsigned, the dims of each 8 in chunk order as activations have them; values [position / 256][dim /
+// 16][position % 256 / 4][16] [4 positions], signed. key_scales [position / 16][dim / 64][16], value_scales
+// [position / 256][dim / 64] [position % 256].
 struct KvView {
   bool int8 = false;
-  void* keys = nullptr;  // uint16_t (f16) or int8_t
-  void* values = nullptr;
+  void* keys = nullptr;    // uint16_t (f16) or uint8_t
+  void* values = nullptr;  // uint16_t (f16) or int8_t
   float* key_scales = nullptr;
   float* value_scales = nullptr;
 };
@@ -93,12 +101,39 @@ struct AttentionState {
   float* values = nullptr;   // [heads][head_dim]
 };
 
-// Index of a value in the strips of KvView.
+// Index of a value in the strips of an f16 KvView.
 constexpr std::ptrdiff_t value_index(int head_dim, int position, int dim) {
   const std::ptrdiff_t block = position / kAttentionBlock, row = position % kAttentionBlock;
   return (block * head_dim + dim / kValueStrip * kValueStrip) * kAttentionBlock + row * kValueStrip +
          dim % kValueStrip;
 }
+// The same for 8 bit, and for keys.
+constexpr std::ptrdiff_t key_code_index(int head_dim, int position, int dim) {
+  const std::ptrdiff_t block = position / kLanes, quad = dim / 8 * 2 + dim % 2;
+  return (block * head_dim + quad * 4) * kLanes + position % kLanes * 4 + dim % 8 / 2;
+}
+constexpr std::ptrdiff_t value_code_index(int head_dim, int position, int dim) {
+  const std::ptrdiff_t block = position / kAttentionBlock, row = position % kAttentionBlock;
+  return (block * head_dim + dim / kLanes * kLanes) * kAttentionBlock + row / 4 * 4 * kLanes +
+         dim % kLanes * 4 + row % 4;
+}
+constexpr std::ptrdiff_t key_scale_index(int head_dim, int position, int dim) {
+  return (static_cast<std::ptrdiff_t>(position / kLanes) * (head_dim / kGroup) + dim / kGroup) * kLanes +
+         position % kLanes;
+}
+constexpr std::ptrdiff_t value_scale_index(int head_dim, int position, int dim) {
+  const std::ptrdiff_t block = position / kAttentionBlock;
+  return (block * (head_dim / kGroup) + dim / kGroup) * kAttentionBlock + position % kAttentionBlock;
+}
+
+// A whole block of positions in 8-bit codes, for `fast` attention: keys and their scales as in an 8-bit
+// KvView; values in its order too, but with one scale per dim, which multiplies the finished sums.
+struct KvCodes {
+  std::uint8_t* keys = nullptr;   // [256 * head_dim]
+  float* key_scales = nullptr;    // [256 * head_dim / 64]
+  std::int8_t* values = nullptr;  // [256 * head_dim]
+  float* value_scales = nullptr;  // [head_dim]
+};
 
 struct Kernels {
   const char* name = nullptr;  // "avx512-vnni"
@@ -135,11 +170,19 @@ struct Kernels {
   // Stores one token's key and value (fp32, head_dim values each) at `position`.
   void (*store_kv)(const KvView& kv, int head_dim, int position, const float* key,
                    const float* value) = nullptr;
-  // Folds positions [begin, end) into `state` for `heads` (<= 16) queries [heads][head_dim], already scaled.
-  // All of one block: begin is a multiple of 16, end at most the block's end. Order of blocks decides the
-  // rounding.
+  // Folds positions [begin, end) into `state` for `heads` (<= kMaximumHeads) queries [heads][head_dim],
+  // already scaled. All of one block: begin is a multiple of 16, end at most the block's end. Order of blocks
+  // decides the rounding.
   void (*attend)(const KvView& kv, int head_dim, const float* queries, int heads, int begin, int end,
                  const AttentionState& state) = nullptr;
+
+  // `fast` attention: queries, keys, softmax weights and values in one 8-bit term each. Null where the
+  // instruction set does not multiply unsigned with signed bytes. encode_block writes the codes of the block
+  // that starts at `begin`, all of whose positions are stored, to `room` and returns where they lie (the keys
+  // of an 8-bit view stay where they are); attend_codes folds them into `state` as attend does.
+  KvCodes (*encode_block)(const KvView& kv, int head_dim, int begin, const KvCodes& room) = nullptr;
+  void (*attend_codes)(const KvCodes& codes, int head_dim, const float* queries, int heads,
+                       const AttentionState& state) = nullptr;
 
   // Reads memory as fast as the instruction set can; returns a value that depends on all of it.
   std::uint64_t (*read_stream)(const std::byte* data, std::size_t bytes) = nullptr;

@@ -14,14 +14,17 @@ namespace lily::cpu {
 
 namespace {
 
-// Tokens whose attention is computed together: a block of K and V (256 positions, 256 KiB in f16) stays in
-// the second-level cache while they pass.
-constexpr int kTokenGroup = 16;
+// Tokens whose attention is computed together: a block of K and V (256 positions, 256 KiB in f16, half of it
+// in codes) stays in the second-level cache while they pass.
+constexpr int kTokenGroup = 32;
 constexpr int kTokenGrain = 8;  // tokens that a thread takes at once in elementwise loops
 
 }  // namespace
 
-Prefiller::Prefiller(const Context& context, bool exact) : context_(context), sizes_(scratch_sizes(context)) {
+Prefiller::Prefiller(const Context& context, bool exact)
+    : context_(context),
+      sizes_(scratch_sizes(context)),
+      attention_in_codes_(!exact && context.kernels.attend_codes != nullptr) {
   const model::Dimensions& dims = context.dims;
   const auto rows = [](std::size_t count, int columns) {
     return FloatBuffer(count * static_cast<std::size_t>(columns));
@@ -60,6 +63,7 @@ Prefiller::Prefiller(const Context& context, bool exact) : context_(context), si
     scratch.window.resize(static_cast<std::size_t>(dims.conv_kernel));
     scratch.outputs.resize(static_cast<std::size_t>(std::max(active, sizes_.panels)));
     scratch.weights.resize(static_cast<std::size_t>(active));
+    if (attention_in_codes_) scratch.kv_codes = KvCodeBlock(dims.head_dim);
   }
 }
 
@@ -256,12 +260,12 @@ void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int 
   });
   const int groups = (tokens + kTokenGroup - 1) / kTokenGroup;
   context_.pool.parallel_for(static_cast<std::int64_t>(groups) * dims.kv_heads, 1,
-                             [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+                             [&](std::int64_t begin, std::int64_t end, int thread) {
                                for (std::int64_t unit = begin; unit < end; ++unit) {
                                  const int first = static_cast<int>(unit) / dims.kv_heads * kTokenGroup;
                                  attend_group(sequence, attention_layer,
                                               static_cast<int>(unit) % dims.kv_heads, first,
-                                              std::min(kTokenGroup, tokens - first));
+                                              std::min(kTokenGroup, tokens - first), thread);
                                }
                              });
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
@@ -277,7 +281,7 @@ void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int 
 }
 
 void Prefiller::attend_group(const CpuSequence& sequence, int attention_layer, int kv_head, int first,
-                             int count) {
+                             int count, int thread) {
   const model::Dimensions& dims = context_.dims;
   const int heads = dims.queries_per_kv(), dim = dims.head_dim, base = sequence.position();
   const std::ptrdiff_t head_at = static_cast<std::ptrdiff_t>(kv_head) * heads;
@@ -297,11 +301,24 @@ void Prefiller::attend_group(const CpuSequence& sequence, int attention_layer, i
   }
   const int last = base + first + count;  // one beyond the last position that any of them sees
   for (int begin = 0; begin < last; begin += kAttentionBlock) {
+    const int block_end = begin + kAttentionBlock;
+    // Codes are made of whole blocks only, and used by tokens behind them: so the rounding of a token depends
+    // on nothing that comes after it, nor on how a prompt is cut into chunks.
+    const bool codes_wanted = attention_in_codes_ && block_end <= last - 1;
+    KvCodes codes;
+    if (codes_wanted) {
+      codes = context_.kernels.encode_block(kv, dim, begin,
+                                            threads_[static_cast<std::size_t>(thread)].kv_codes.codes());
+    }
     for (int t = first; t < first + count; ++t) {
-      const int end = std::min(begin + kAttentionBlock, base + t + 1);
+      const int end = std::min(block_end, base + t + 1);
       if (end <= begin) continue;
-      context_.kernels.attend(kv, dim, queries_.row(t, dims.attention_rows()) + head_at * dim, heads, begin,
-                              end, state_of(t));
+      const float* queries = queries_.row(t, dims.attention_rows()) + head_at * dim;
+      if (codes_wanted && base + t >= block_end) {
+        context_.kernels.attend_codes(codes, dim, queries, heads, state_of(t));
+      } else {
+        context_.kernels.attend(kv, dim, queries, heads, begin, end, state_of(t));
+      }
     }
   }
 }

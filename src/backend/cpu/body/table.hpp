@@ -11,6 +11,14 @@
 
 namespace {
 
+template <class S>
+constexpr void add_byte_attention(lily::cpu::Kernels& k) {
+  if constexpr (S::kByteDots) {
+    k.encode_block = &encode_block<S>;
+    k.attend_codes = &attend_codes<S>;
+  }
+}
+
 constexpr lily::cpu::Kernels make_kernels(const char* name) {
   lily::cpu::Kernels k;
   k.name = name;
@@ -26,6 +34,7 @@ constexpr lily::cpu::Kernels make_kernels(const char* name) {
   k.delta_net = &delta_net;
   k.store_kv = &store_kv;
   k.attend = &attend;
+  add_byte_attention<Simd>(k);
   k.read_stream = &read_stream;
   k.integer_peak = &integer_peak;
   k.float_peak = &float_peak;

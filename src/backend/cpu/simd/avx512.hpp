@@ -17,6 +17,7 @@ struct Simd {
   using Quad = __m512i;   // 4 activation codes, repeated for each row
   using Dots = __m512i;   // sums of products within a group
   static constexpr bool kDotsNeedWidening = false;
+  static constexpr bool kByteDots = true;  // dot takes codes up to 255
   // Register tiles: blocks of 16 rows x tokens, for one and for two activation terms. 2 x 6: 12 integer and
   // 12 float accumulators, 2 code registers and a broadcast fit the 32 registers.
   static constexpr int kChunkUnroll = 8;
@@ -48,9 +49,7 @@ struct Simd {
   LILY_INLINE void store_half(std::uint16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
   }
-  LILY_INLINE F load_int8(const std::int8_t* p) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-  }
+  // The lowest byte of each.
   LILY_INLINE void store_int8(std::int8_t* p, I x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x));
   }
@@ -72,10 +71,26 @@ struct Simd {
   LILY_INLINE I round(F a) { return _mm512_cvtps_epi32(a); }  // to nearest, ties to even
   LILY_INLINE F bits_to_float(I a) { return _mm512_castsi512_ps(a); }
 
+  LILY_INLINE I load_words(const void* p) { return _mm512_loadu_si512(p); }
+  LILY_INLINE void store_words(void* p, I x) { _mm512_storeu_si512(p, x); }
+  LILY_INLINE I flip_signs(I bytes) { return _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)); }
+  // Four unsigned codes, the same for each lane, times signed bytes.
+  LILY_INLINE I dot_signed(I sum, Quad codes, I bytes) { return _mm512_dpbusd_epi32(sum, codes, bytes); }
+
   LILY_INLINE Codes load_codes(const std::byte* p) { return _mm512_loadu_si512(p); }
   LILY_INLINE Codes low_nibbles(Codes c) { return _mm512_and_si512(c, _mm512_set1_epi8(15)); }
   LILY_INLINE Codes high_nibbles(Codes c) {
     return _mm512_and_si512(_mm512_srli_epi16(c, 4), _mm512_set1_epi8(15));
+  }
+  // 8-bit codes from nibbles in two planes.
+  LILY_INLINE Codes join_low_nibbles(Codes high, Codes low) {
+    return select_bits(_mm512_set1_epi8(15), low, _mm512_slli_epi16(high, 4));
+  }
+  LILY_INLINE Codes join_high_nibbles(Codes high, Codes low) {
+    return select_bits(_mm512_set1_epi8(15), _mm512_srli_epi16(low, 4), high);
+  }
+  LILY_INLINE I select_bits(I mask, I set, I clear) {
+    return _mm512_ternarylogic_epi32(mask, set, clear, 0xca);
   }
   LILY_INLINE Quad load_quad(const std::int8_t* p) {
     std::int32_t four;

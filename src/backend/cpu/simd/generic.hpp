@@ -20,6 +20,7 @@ struct Simd {
   };
   using Dots = I;
   static constexpr bool kDotsNeedWidening = false;
+  static constexpr bool kByteDots = false;
   static constexpr int kChunkUnroll = 1;
   static constexpr int kTileBlocks = 1, kTileTokensFast = 1, kTileTokensExact = 1;
   static constexpr int kAttentionTile = 4;  // accumulators of 16 lanes
@@ -64,11 +65,6 @@ struct Simd {
   LILY_INLINE void store_half(std::uint16_t* p, F x) {
     for (int i = 0; i < 16; ++i) p[i] = lily::float_to_half(x[i]);
   }
-  LILY_INLINE F load_int8(const std::int8_t* p) {
-    F x{};
-    for (int i = 0; i < 16; ++i) x[i] = static_cast<float>(p[i]);
-    return x;
-  }
   LILY_INLINE void store_int8(std::int8_t* p, I x) {
     for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int8_t>(x[i]);
   }
@@ -102,6 +98,11 @@ struct Simd {
   }
   LILY_INLINE F bits_to_float(I a) { return __builtin_bit_cast(F, a); }
 
+  LILY_INLINE I load_words(const void* p) {
+    I words;
+    __builtin_memcpy(&words, p, sizeof words);
+    return words;
+  }
   LILY_INLINE Codes load_codes(const std::byte* p) {
     Codes c;
     __builtin_memcpy(&c, p, sizeof c);

@@ -27,6 +27,7 @@ struct Simd {
   using Quad = int8x16_t;
   using Dots = I;
   static constexpr bool kDotsNeedWidening = false;
+  static constexpr bool kByteDots = false;
   static constexpr int kChunkUnroll = 8;
   static constexpr int kTileBlocks = 1, kTileTokensFast = 3, kTileTokensExact = 1;
   static constexpr int kAttentionTile = 4;  // accumulators of 16 lanes
@@ -82,12 +83,6 @@ struct Simd {
   LILY_INLINE void store_half(std::uint16_t* p, F x) {
     for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));
   }
-  LILY_INLINE F load_int8(const std::int8_t* p) {
-    const int8x16_t bytes = vld1q_s8(p);
-    const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
-    return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
-             vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))}};
-  }
   LILY_INLINE int8x16_t narrow(I x) {
     const int16x8_t low = vcombine_s16(vmovn_s32(x.v[0]), vmovn_s32(x.v[1]));
     const int16x8_t high = vcombine_s16(vmovn_s32(x.v[2]), vmovn_s32(x.v[3]));
@@ -134,6 +129,9 @@ struct Simd {
   LILY_INLINE const std::uint8_t* bytes_of(const std::byte* p) {
     return reinterpret_cast<const std::uint8_t*>(p);
   }
+#define LILY_OP(i) vreinterpretq_s32_u8(vld1q_u8(static_cast<const std::uint8_t*>(p) + 16 * i))
+  LILY_INLINE I load_words(const void* p) { return {LILY_FOUR(LILY_OP)}; }
+#undef LILY_OP
 #define LILY_OP(i) vld1q_u8(bytes_of(p) + 16 * i)
   LILY_INLINE Codes load_codes(const std::byte* p) { return {LILY_FOUR(LILY_OP)}; }
 #undef LILY_OP
