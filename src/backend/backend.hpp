@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <string>
 
+#include "backend/token_stream.hpp"
 #include "lily/text.hpp"
 #include "model/dimensions.hpp"
 
@@ -84,6 +85,13 @@ class Backend {
 
   // Appends one token and writes its logits. Throws as prefill does.
   virtual void decode(Sequence& sequence, TokenId token, std::span<float> logits) = 0;
+
+  // Up to `limit` tokens by the backend's own choice, from the logits of the sequence's last prefill (without
+  // every_position) or decode on. nullptr: the choice is left to the caller.
+  virtual std::unique_ptr<TokenStream> stream(Sequence& /*sequence*/, const SamplingRules& /*rules*/,
+                                              int /*limit*/) {
+    return nullptr;
+  }
 
   virtual DecodeTraffic decode_traffic(int position) const = 0;
   virtual MachineLimits measure_limits() = 0;

@@ -10,6 +10,7 @@
 #include "engine/open_model.hpp"
 #include "engine/synthetic_prompt.hpp"
 #include "engine/token_ranges.hpp"
+#include "engine/token_source.hpp"
 #include "lily/error.hpp"
 #include "lily/measure.hpp"
 
@@ -118,11 +119,16 @@ class Benchmark {
   };
 
   // Decodes until steps_ are `done` or a segment's time is over, appending to `ids`; returns the seconds.
+  // The first step is the backend's decode; the others it may choose itself, and what it is ahead in the end
+  // is not counted.
   double decode_segment(backend::Sequence& sequence, int done, std::vector<TokenId>& ids) {
     const auto start = Clock::now();
+    model_.backend->decode(sequence, ids.back(), logits_);
+    const auto tokens =
+        engine::open_tokens(*model_.backend, sequence, logits_,
+                            {greedy_, all_ids_, {}, [](TokenId) { return false; }}, steps_ - done);
     do {
-      model_.backend->decode(sequence, ids.back(), logits_);
-      ids.push_back(best());
+      ids.push_back(tokens->next());
     } while (++done < steps_ && Clock::now() - start < kSegment);
     return seconds(Clock::now() - start);
   }
@@ -173,6 +179,7 @@ class Benchmark {
   engine::LoadedModel model_;
   int steps_;
   const Progress& progress_;
+  const engine::SamplingSettings greedy_{.temperature = 0};
   engine::TokenRanges all_ids_;  // the digest is over rows of the head, whether or not they have a token
   std::vector<float> logits_;
 };

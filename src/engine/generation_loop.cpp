@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/answer_stream.hpp"
-#include "engine/sampler.hpp"
+#include "engine/token_source.hpp"
 #include "lily/error.hpp"
 
 namespace lily::engine {
@@ -35,9 +35,7 @@ GenerationResult generate_answer(const GenerationModel& model, backend::Sequence
     return std::find(model.stop_ids.begin(), model.stop_ids.end(), id) != model.stop_ids.end();
   };
   // Ignored stop tokens are never sampled rather than skipped, so none of them enters the model's input.
-  Sampler sampler(request.sampling,
-                  request.ignore_eos ? model.allowed.without(model.stop_ids) : model.allowed, request.prompt,
-                  is_control);
+  const TokenRanges allowed = request.ignore_eos ? model.allowed.without(model.stop_ids) : model.allowed;
   AnswerStream stream(model.tokenizer, std::move(request.parser));
   const auto deliver = [&](const Delta& delta) {
     if (callbacks.delta && !delta.empty()) callbacks.delta(delta);
@@ -49,21 +47,24 @@ GenerationResult generate_answer(const GenerationModel& model, backend::Sequence
   const auto start = Clock::now();
   bool cancelled = !read_prompt(model, sequence, logits, request.prompt, callbacks, stop);
   const auto prompt_read = Clock::now();
+  std::unique_ptr<backend::TokenStream> tokens;
+  if (!cancelled) {
+    tokens = open_tokens(model.backend, sequence, logits,
+                         {request.sampling, allowed, request.prompt, is_control}, request.max_new_tokens);
+  }
   bool by_length = false;
   while (!cancelled) {
     if (stop.stop_requested()) {
       cancelled = true;
       break;
     }
-    const TokenId id = sampler.choose(logits);
+    const TokenId id = tokens->next();
     if (ends_answer(id)) break;
     result.ids.push_back(id);
     deliver(stream.push(id));
     if (stream.stopped()) break;
     by_length = static_cast<int>(result.ids.size()) == request.max_new_tokens;
     if (by_length) break;
-    sampler.accept(id);
-    model.backend.decode(sequence, id, logits);
   }
   deliver(stream.finish(by_length || cancelled));  // either way an unfinished call is cut off
   const auto end = Clock::now();

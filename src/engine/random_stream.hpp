@@ -12,6 +12,9 @@ class RandomStream {
  public:
   explicit RandomStream(std::uint64_t seed) noexcept : key_(mix(seed + kIncrement)) {}
 
+  // What number n, from 1, is the hash of, together with n: for those who draw from the stream elsewhere.
+  std::uint64_t key() const noexcept { return key_; }
+
   // Uniform in [0, 1): the upper 53 bits of the hash times 2^-53.
   double next() noexcept {
     ++drawn_;

@@ -18,7 +18,7 @@ struct SamplingSettings {
   float repetition_penalty = 1;
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  std::map<TokenId, float> logit_bias;
+  std::map<TokenId, float> logit_bias{};
   std::uint64_t seed = 0;
 
   bool greedy() const noexcept { return temperature == 0 || top_p == 0 || top_k == 1; }

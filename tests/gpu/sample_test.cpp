@@ -22,6 +22,8 @@ class SampleTest : public DeviceTest {
  protected:
   // One request's sampler on the device.
   class DeviceSampler {
+    static constexpr uint kIdRing = 3;
+
    public:
     DeviceSampler(SampleTest& test, const SamplingSettings& settings, std::vector<uint> history, uint slices)
         : test_(test),
@@ -52,7 +54,8 @@ class SampleTest : public DeviceTest {
       list_ = test.room<uint>(std::size_t{slices} * slice_);
       count_ = test.room<uint>(slices);
       drawn_ = test.zeros<uint>(1);
-      token_ = test.room<uint>(1);
+      step_ = test.zeros<uint>(3);
+      ids_ = test.room<uint>(kIdRing);
     }
 
     uint choose(float* logits) {
@@ -71,9 +74,14 @@ class SampleTest : public DeviceTest {
     // From the best tokens of `slices` parts of the vocabulary.
     uint draw(const float* logits, const float* best_logit, const uint* best_id, uint slices) {
       test_.run(SampleDraw{logits, settings_, best_logit, best_id, histogram_, slice_weight_, list_, count_,
-                           history_, drawn_, token_, rows_, slice_, slices},
+                           history_, drawn_, step_, ids_, rows_, slice_, slices, kIdRing},
                 {1});
-      return test_.download(token_, 1)[0];
+      ++drawn_tokens_;
+      const auto step = test_.download(step_, 3);
+      EXPECT_EQ(step[0], drawn_tokens_);
+      EXPECT_EQ(step[1], drawn_tokens_);
+      EXPECT_EQ(step[2], test_.download(ids_, kIdRing)[drawn_tokens_ % kIdRing]);
+      return step[2];
     }
     uint* history() { return history_; }
 
@@ -82,7 +90,8 @@ class SampleTest : public DeviceTest {
     uint rows_, slices_, slice_;
     SampleSettings* settings_;
     float *bias_, *best_logit_;
-    uint *history_, *best_id_, *histogram_, *list_, *count_, *drawn_, *token_;
+    uint *history_, *best_id_, *histogram_, *list_, *count_, *drawn_, *step_, *ids_;
+    uint drawn_tokens_ = 0;
     ulong* slice_weight_;
   };
 

@@ -55,6 +55,18 @@ TEST(Select, HeadGroupsAreTwoWavesAtMostAndNoneIsIdle) {
   EXPECT_EQ(head_groups(264 * kSimdgroups + 1, 132), 264U);
 }
 
+TEST(Select, SamplesInASlicePerMultiprocessor) {
+  constexpr uint kThreads = SampleAdjust::threads, kMost = SampleShape::max_slices;
+  EXPECT_EQ(sample_slices(1, 132), 1U);
+  EXPECT_EQ(sample_slices(kThreads, 132), 1U);
+  EXPECT_EQ(sample_slices(kThreads + 1, 132), 2U);
+  EXPECT_EQ(sample_slices(131 * kThreads, 132), 131U);
+  EXPECT_EQ(sample_slices(132 * kThreads, 132), 132U);
+  EXPECT_EQ(sample_slices(248320, 132), 132U);
+  EXPECT_EQ(sample_slices(248320, kMost - 1), kMost - 1);
+  EXPECT_EQ(sample_slices(248320, kMost + 1), kMost);
+}
+
 TEST(Select, ExpertPairsFitTileMemory) {
   EXPECT_EQ(expert_pairs(1), 2U);
   EXPECT_EQ(expert_pairs(8), 2U);  // 2048 inputs in 4 bits

@@ -39,6 +39,13 @@ class Allocator {
     return Buffer<T>(device_->allocate(bytes, what));
   }
 
+  // The same in memory that the host reads as well; it is none of the device's and not counted.
+  template <class T>
+  Buffer<T> take_shared(std::size_t count, const char* what) {
+    if (device_ == nullptr) return {};
+    return Buffer<T>(device_->allocate_shared(count * sizeof(T), what));
+  }
+
   std::uint64_t bytes() const { return bytes_; }
 
  private:

@@ -85,6 +85,26 @@ class DecodeRecorder : public Recorder {
                          const Buffer<float>& y) const;
 };
 
+// The choice of a token, and the step to the next one. Of the plans of GpuSequence the first row of logits is
+// meant.
+class ChoiceRecorder : public Recorder {
+ public:
+  ChoiceRecorder(const Model& model, const GpuSequence& sequence)
+      : Recorder(model, sequence, sequence.step_inputs()), sample_(sequence.sample()) {}
+
+  // By all rules, from logits that are there.
+  void choose(Plan& plan) const;
+  // Logits of a step, and the best token by them as they are.
+  void head_and_best(Plan& plan) const;
+
+ private:
+  // From the best tokens of `slices` parts of the vocabulary.
+  void draw(Plan& plan, uint slices) const;
+  Region logits() const { return pass_.logits.first(size(dims_.vocabulary)); }
+
+  const SampleBuffers& sample_;
+};
+
 // Several tokens: products on matrix tiles, DeltaNet in chunks, tokens sorted by expert.
 class PrefillRecorder : public Recorder {
  public:

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "backend/decode_traffic.hpp"
-#include "backend/gpu/forward.hpp"
+#include "backend/gpu/token_stream.hpp"
 #include "backend/step_arguments.hpp"
 #include "lily/error.hpp"
 
@@ -40,6 +40,12 @@ class GpuBackend final : public backend::Backend {
   void prefill(backend::Sequence& sequence, std::span<const TokenId> tokens, std::span<float> logits,
                const backend::PrefillControl& control) override;
   void decode(backend::Sequence& sequence, TokenId token, std::span<float> logits) override;
+
+  std::unique_ptr<backend::TokenStream> stream(backend::Sequence& sequence,
+                                               const backend::SamplingRules& rules, int limit) override {
+    return std::make_unique<GpuTokenStream>(*device_, model_, dynamic_cast<GpuSequence&>(sequence), rules,
+                                            limit);
+  }
 
   backend::DecodeTraffic decode_traffic(int position) const override {
     // Codes come with a float per group of 64.
@@ -119,6 +125,7 @@ void GpuBackend::prefill(backend::Sequence& sequence, std::span<const TokenId> t
     state.advance(count);
     done += count;
   }
+  state.set_has_logits(!control.every_position);
   if (control.every_position) {
     device_->finish();
   } else {
@@ -170,6 +177,7 @@ void GpuBackend::decode(backend::Sequence& sequence, TokenId token, std::span<fl
     step = device_->prepare(std::move(plan));
   }
   step->run();
+  state.set_has_logits(true);
   state.advance(1);
   read_logits(state, 0, logits);
 }

@@ -26,6 +26,11 @@ uint head_groups(uint tiles, uint multiprocessors) {
   return std::min(2 * multiprocessors, divide_up(tiles, kSimdgroups));
 }
 
+uint sample_slices(uint rows, uint multiprocessors) {
+  const uint most = std::min<uint>(multiprocessors, SampleShape::max_slices);
+  return std::min(most, divide_up(rows, SampleAdjust::threads));
+}
+
 uint expert_pairs(uint parts) {
   const uint pairs = ExpertGateUp::tile_blocks / (2 * parts);
   return std::clamp(pairs, 1U, static_cast<uint>(ExpertGateUp::max_pairs));

@@ -13,6 +13,10 @@ uint prefetch_groups(uint tiles, uint parts, uint max_tiles, uint tile_blocks, u
 // Threadgroups of HeadProject, two per multiprocessor: enough to keep memory busy, with one wave.
 uint head_groups(uint tiles, uint multiprocessors);
 
+// Slices of the vocabulary in which a token is sampled: one per multiprocessor, with a thread for each row at
+// least.
+uint sample_slices(uint rows, uint multiprocessors);
+
 // Pairs of gate and up tiles that a threadgroup of ExpertGateUp takes.
 uint expert_pairs(uint parts);
 

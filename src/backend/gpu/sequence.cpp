@@ -122,6 +122,27 @@ PrefillBuffers::PrefillBuffers(Allocator& memory, const model::Dimensions& dims,
   shared_y = memory.take<float>(rows * hidden, what);
 }
 
+SampleBuffers::SampleBuffers(Allocator& memory, const model::Dimensions& dims, const SequenceShape& shape) {
+  const char* what = "buffers of sampling";
+  const std::size_t rows = size_of(dims.vocabulary);
+  slices = sample_slices(static_cast<uint>(rows), shape.multiprocessors);
+  slice = (static_cast<uint>(rows) + slices - 1) / slices;
+  const std::size_t parts = std::max(
+      slices,
+      head_groups(static_cast<uint>(padded(dims.vocabulary)) / WeightBlock::rows, shape.multiprocessors));
+  history = memory.take<uint>(rows, what);
+  bias = memory.take<float>(rows, what);
+  settings = memory.take<SampleSettings>(1, what);
+  drawn = memory.take<uint>(1, what);
+  best_logit = memory.take<float>(parts, what);
+  best_id = memory.take<uint>(parts, what);
+  histogram = memory.take<uint>(std::size_t{SampleShape::buckets} * SampleShape::words, what);
+  slice_weight = memory.take<ulong>(slices, what);
+  list = memory.take<uint>(std::size_t{slices} * slice, what);
+  count = memory.take<uint>(slices, what);
+  ids = memory.take_shared<uint>(kIdRing, what);
+}
+
 GpuSequence::GpuSequence(Device& device, const model::Dimensions& dims, const SequenceShape& shape)
     : GpuSequence(device, dims, shape, Allocator(&device)) {}
 
@@ -133,7 +154,8 @@ GpuSequence::GpuSequence(Device& device, const model::Dimensions& dims, const Se
       shape_(shape),
       state_(memory, dims, shape),
       pass_(memory, dims, shape),
-      prefill_(memory, dims, shape) {
+      prefill_(memory, dims, shape),
+      sample_(memory, dims, shape) {
   prompt_words_.reserve(prompt_words(shape));
 }
 
@@ -142,12 +164,14 @@ std::uint64_t GpuSequence::bytes(const model::Dimensions& dims, const SequenceSh
   const StateBuffers state(count, dims, shape);
   const PassBuffers pass(count, dims, shape);
   const PrefillBuffers prefill(count, dims, shape);
+  const SampleBuffers sample(count, dims, shape);
   return count.bytes();
 }
 
 void GpuSequence::reset() noexcept {
   position_ = 0;
   step_ = 0;
+  has_logits_ = false;
 }
 
 void GpuSequence::clear_state() {
@@ -180,6 +204,36 @@ void GpuSequence::prepare_step(TokenId token, int back) {
   const std::array<uint, 3> words{static_cast<uint>(position_ - back), step_ - static_cast<uint>(back),
                                   static_cast<uint>(token)};
   device_.write(state_.step.data(), std::as_bytes(std::span(words)));
+}
+
+void GpuSequence::prepare_sampling(const backend::SamplingRules& rules) {
+  const SampleSettings settings{rules.random_key,
+                                rules.temperature,
+                                rules.top_p,
+                                rules.min_p,
+                                rules.repetition_penalty,
+                                rules.presence_penalty,
+                                rules.frequency_penalty,
+                                static_cast<uint>(rules.top_k),
+                                rules.bias.empty() ? 0U : 1U};
+  device_.write(sample_.settings.data(), std::as_bytes(std::span(&settings, 1)));
+  const uint drawn = 0;
+  device_.write(sample_.drawn.data(), std::as_bytes(std::span(&drawn, 1)));
+
+  std::vector<uint> history(size_of(dims_.vocabulary), TokenHistory::banned);
+  for (const auto& [begin, end] : rules.allowed)
+    std::fill(history.begin() + begin, history.begin() + end, 0U);
+  for (const TokenId id : rules.exempt) history[size_of(id)] |= TokenHistory::control;
+  for (const TokenId id : rules.prompt) {
+    uint& token = history[size_of(id)];
+    if ((token & TokenHistory::control) == 0) token |= TokenHistory::repeated;
+  }
+  device_.write(sample_.history.data(), std::as_bytes(std::span(history)));
+
+  if (rules.bias.empty()) return;
+  std::vector<float> bias(size_of(dims_.vocabulary));
+  for (const auto& [id, value] : rules.bias) bias[size_of(id)] = value;
+  device_.write(sample_.bias.data(), std::as_bytes(std::span(bias)));
 }
 
 Region GpuSequence::states(int layer) const {

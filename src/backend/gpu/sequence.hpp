@@ -17,6 +17,8 @@ constexpr uint kStepsAhead = 2;
 // States of which a step reads one and writes the next (DeltaRing): as many as the steps that may have to be
 // undone, and the one before them.
 constexpr uint kStateRing = kStepsAhead + 1;
+// Tokens that the host has not read yet.
+constexpr uint kIdRing = kStepsAhead + 1;
 static_assert(DeltaRing::window_rows >= DeltaRing::taps + kStepsAhead,
               "an undone step left the window's rows");
 
@@ -100,13 +102,34 @@ struct PrefillBuffers {
   Buffer<float> shared_y;  // [rows][hidden]
 };
 
+// What choosing a token needs (args/sample.h).
+struct SampleBuffers {
+  SampleBuffers(Allocator& memory, const model::Dimensions& dims, const SequenceShape& shape);
+
+  uint slices = 1, slice = 1;  // of the vocabulary
+  Buffer<uint> history;        // [vocabulary]
+  Buffer<float> bias;          // [vocabulary]
+  Buffer<SampleSettings> settings;
+  Buffer<uint> drawn;
+  Buffer<float> best_logit;  // [slices, or threadgroups of the head]
+  Buffer<uint> best_id;
+  Buffer<uint> histogram;
+  Buffer<ulong> slice_weight;  // [slices]
+  Buffer<uint> list, count;    // [slices][slice], [slices]
+  Buffer<uint> ids;            // [kIdRing], shared with the host
+};
+
 // A layer's part of the cache.
 struct KvRegions {
   Region keys, values, key_scales, value_scales;  // the last two empty for halves
 };
 
+// The plans that run again and again, each made when it is first needed.
 struct SequencePlans {
-  std::unique_ptr<PreparedPlan> logits;  // a step up to its logits
+  std::unique_ptr<PreparedPlan> logits;   // a step up to its logits
+  std::unique_ptr<PreparedPlan> choose;   // a token from logits that are there
+  std::unique_ptr<PreparedPlan> best;     // a step, and the best token by its logits as they are
+  std::unique_ptr<PreparedPlan> sampled;  // a step, and a token by all rules
 };
 
 class GpuSequence final : public backend::Sequence {
@@ -137,7 +160,14 @@ class GpuSequence final : public backend::Sequence {
   const SequenceShape& shape() const { return shape_; }
   const PassBuffers& pass() const { return pass_; }
   const PrefillBuffers& prefill() const { return prefill_; }
-  // The recorded steps, each made when it is first needed.
+  const SampleBuffers& sample() const { return sample_; }
+  // The rules of the tokens that are chosen from now on.
+  void prepare_sampling(const backend::SamplingRules& rules);
+
+  // Whether the first row of the logits is that of the sequence's last token.
+  bool has_logits() const { return has_logits_; }
+  void set_has_logits(bool has) { has_logits_ = has; }
+
   SequencePlans& plans() { return plans_; }
 
  private:
@@ -149,9 +179,11 @@ class GpuSequence final : public backend::Sequence {
   StateBuffers state_;
   PassBuffers pass_;
   PrefillBuffers prefill_;
+  SampleBuffers sample_;
   SequencePlans plans_;
   std::vector<uint> prompt_words_;
   uint step_ = 0;
+  bool has_logits_ = false;
 
   void clear_state();
 };

@@ -142,6 +142,15 @@ GPU_FN uint pass_mark(shared<ulong> sums, uint n, ref<ulong> mark) {
   return n;
 }
 
+// The token goes to the next step and to the host.
+GPU_FN void hand_over(out<uint> step, out<uint> ids, uint id_ring, uint token) {
+  uint position = step[0] + 1;
+  step[0] = position;
+  step[1] += 1;
+  step[2] = token;
+  ids[position % id_ring] = token;
+}
+
 }  // namespace lily::gpu
 
 GPU_KERNEL(SampleDraw) {
@@ -149,7 +158,7 @@ GPU_KERNEL(SampleDraw) {
   wait_for_previous();
   BestToken best = best_of_slices(a.best_logit, a.best_id, a.slices, t.lane);
   if (best.id == SampleShape::none) {  // for all threads alike
-    if (t.index == 0) a.token[0] = best.id;
+    if (t.index == 0) hand_over(a.step, a.ids, a.id_ring, best.id);
     return;
   }
   DrawMemory m = DrawMemory{s.words, s.parts, &s.before, &s.digit, &s.found};
@@ -233,6 +242,6 @@ GPU_KERNEL(SampleDraw) {
     uint history = a.history[chosen] + 1;
     if ((history & TokenHistory::control) == 0) history |= TokenHistory::repeated;
     a.history[chosen] = history;
-    a.token[0] = chosen;
+    hand_over(a.step, a.ids, a.id_ring, chosen);
   }
 }

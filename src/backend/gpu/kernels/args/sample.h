@@ -117,7 +117,8 @@ struct SampleCollect {
   };
 };
 
-// Draws. token = none when a logit was not finite; else the token is counted in the history. Grid: 1.
+// Draws, and moves on to the next step, whose input the token is. It is none when a logit was not finite;
+// else it is counted in the history. Grid: 1.
 struct SampleDraw {
   enum : uint { threads = 1024 };
   in<float> logits;
@@ -129,8 +130,9 @@ struct SampleDraw {
   in<uint> list, count;
   out<uint> history;
   out<uint> drawn;  // random numbers so far
-  out<uint> token;
-  uint rows, slice, slices;
+  out<uint> step;   // position and number of the next step, both one more than before, and the token
+  out<uint> ids;    // [id_ring]: the token of position p at p % id_ring; the host reads them
+  uint rows, slice, slices, id_ring;
   struct Shared {
     atomic_uint words[3 * 256];
     ulong sums[threads];

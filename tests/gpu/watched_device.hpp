@@ -1,0 +1,93 @@
+// A device that counts what is asked of it and passes it on.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backend/gpu/device.hpp"
+
+namespace lily::gpu::testing {
+
+struct DeviceCalls {
+  int allocations = 0, writes = 0, reads = 0, clears = 0;
+  int runs = 0;      // of plans that run once
+  int prepared = 0;  // plans
+  int replays = 0;   // of prepared plans
+  int marks = 0, waits = 0, finishes = 0;
+  std::vector<uint*> shared;  // words that dispatches write for the host
+
+  friend bool operator==(const DeviceCalls&, const DeviceCalls&) = default;
+};
+
+class WatchedDevice final : public Device {
+ public:
+  WatchedDevice(std::unique_ptr<Device> device, DeviceCalls& calls)
+      : device_(std::move(device)), calls_(calls) {}
+
+  std::string description() const override { return device_->description(); }
+  uint multiprocessors() const override { return device_->multiprocessors(); }
+  backend::MachineLimits measure_limits() override { return device_->measure_limits(); }
+
+  DeviceMemory allocate(std::size_t bytes, const char* what) override {
+    ++calls_.allocations;
+    return device_->allocate(bytes, what);
+  }
+  DeviceMemory allocate_shared(std::size_t bytes, const char* what) override {
+    ++calls_.allocations;
+    DeviceMemory memory = device_->allocate_shared(bytes, what);
+    calls_.shared.push_back(memory.as<uint>());
+    return memory;
+  }
+  void write(void* to, std::span<const std::byte> from) override {
+    ++calls_.writes;
+    device_->write(to, from);
+  }
+  void read(const void* from, std::span<std::byte> to) override {
+    ++calls_.reads;
+    device_->read(from, to);
+  }
+  void clear(void* address, std::size_t bytes) override {
+    ++calls_.clears;
+    device_->clear(address, bytes);
+  }
+  void run(const Plan& plan) override {
+    ++calls_.runs;
+    device_->run(plan);
+  }
+  std::unique_ptr<PreparedPlan> prepare(Plan plan) override {
+    ++calls_.prepared;
+    return std::make_unique<WatchedPlan>(device_->prepare(std::move(plan)), calls_);
+  }
+  Mark mark() override {
+    ++calls_.marks;
+    return device_->mark();
+  }
+  void wait(Mark mark) override {
+    ++calls_.waits;
+    device_->wait(mark);
+  }
+  void finish() override {
+    ++calls_.finishes;
+    device_->finish();
+  }
+
+ private:
+  class WatchedPlan final : public PreparedPlan {
+   public:
+    WatchedPlan(std::unique_ptr<PreparedPlan> plan, DeviceCalls& calls)
+        : plan_(std::move(plan)), calls_(calls) {}
+    void run() override {
+      ++calls_.replays;
+      plan_->run();
+    }
+
+   private:
+    std::unique_ptr<PreparedPlan> plan_;
+    DeviceCalls& calls_;
+  };
+
+  std::unique_ptr<Device> device_;
+  DeviceCalls& calls_;
+};
+
+}  // namespace lily::gpu::testing
