@@ -3,12 +3,17 @@
 
 #include <fmt/format.h>
 
+#include "backend/gpu/cuda/kernels/hopper_bodies.hpp"
 #include "lily/error.hpp"
 
 namespace lily::gpu::cuda {
 
 Launcher::Launcher(const Gpu& gpu) {
   for (const KernelBody& body : dialect_bodies()) {
+    kernels_[static_cast<std::size_t>(body.kernel)] = load(body, gpu);
+  }
+  if (gpu.capability != kHopper) return;
+  for (const KernelBody& body : hopper_bodies()) {
     kernels_[static_cast<std::size_t>(body.kernel)] = load(body, gpu);
   }
 }
