@@ -2,12 +2,74 @@
 #pragma once
 #include "backend/gpu/dialect/tile.h"
 #include "backend/gpu/kernels/args/delta_chunks.h"
-#include "backend/gpu/kernels/rows.h"
+#include "backend/gpu/kernels/row_scale.h"
 
 using namespace lily::gpu;
 
+namespace lily::gpu {
+
+// Eight floats times a factor as halves; zeros where there are none.
+GPU_FN uint4 eight_halves(in<float> from, bool real, float factor) {
+  if (!real) return uint4{0, 0, 0, 0};
+  float4 p = load4(from) * factor, q = load4(from + 4) * factor;
+  return uint4{half_pack(p.x, p.y), half_pack(p.z, p.w), half_pack(q.x, q.y), half_pack(q.z, q.w)};
+}
+
+// Where row `row` of A, row > 0, begins: rows are padded to whole groups of four.
+GPU_FN uint lower_row(uint row) { return ((row - 1) / 4 + 1) * ((row - 1) / 4 * 8 + (row - 1) % 4 * 4); }
+
+// x = column `column` of (I + A)^-1. Four sums, so that an addition need not wait for the one before.
+GPU_FN void solve_column(ref<float[DeltaChunks::chunk]> x, shared<float> lower, uint column) {
+  GPU_UNROLL for (uint i = 0; i < DeltaChunks::chunk; ++i) {
+    float sum[4] = {i == column ? 1.0f : 0.0f, 0.0f, 0.0f, 0.0f};
+    GPU_UNROLL for (uint j = 0; j < i; j += 4) {
+      float4 a = load4(lower + lower_row(i) + j);
+      sum[0] -= a.x * x[j];
+      if (j + 1 < i) sum[1] -= a.y * x[j + 1];
+      if (j + 2 < i) sum[2] -= a.z * x[j + 2];
+      if (j + 3 < i) sum[3] -= a.w * x[j + 3];
+    }
+    x[i] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+}
+
+// This simdgroup's 16 rows of T, which are zero right of the diagonal.
+GPU_FN void load_inverse(ref<Tile<half>[4]> left, shared<half> own, uint simd, uint lane) {
+  GPU_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (j <= simd) tile_load(left[j], own + j * 16, DeltaChunks::inverse_ld, lane);
+  }
+  simd_sync();
+}
+
+// c = T times two tiles of columns of `rows`.
+GPU_FN void multiply_inverse(ref<Tile<float>> c0, ref<Tile<float>> c1, cref<Tile<half>[4]> left,
+                             shared<half> rows, uint simd, uint lane) {
+  tile_zero(c0);
+  tile_zero(c1);
+  GPU_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (j <= simd) {
+      Tile<half> b0, b1;
+      tile_load_right_transposed(b0, rows + j * 16 * DeltaChunks::ld, DeltaChunks::ld, lane);
+      tile_load_right_transposed(b1, rows + j * 16 * DeltaChunks::ld + 16, DeltaChunks::ld, lane);
+      tile_mma(c0, c1, left[j], b0, b1);
+    }
+  }
+}
+
+// 16 rows of 64 halves in a simdgroup's room to rows `stride` apart.
+GPU_FN void store_halves(out<half> to, uint stride, shared<half> own, uint lane) {
+  simd_sync();
+  for (uint i = lane; i < 16 * 8; i += 32) {
+    store16(to + i / 8 * stride + i % 8 * 8, load16(own + i / 8 * DeltaChunks::inverse_ld + i % 8 * 8));
+  }
+  simd_sync();
+}
+
+}  // namespace lily::gpu
+
 GPU_KERNEL(DeltaChunks) {
-  const uint dim = DeltaChunks::dim, chunk = DeltaChunks::chunk, ld = DeltaChunks::ld;
+  const uint dim = DeltaChunks::dim, chunk = DeltaChunks::chunk, ld = DeltaChunks::ld,
+             inverse_ld = DeltaChunks::inverse_ld, simds = DeltaChunks::threads / 32;
   allow_next();
   wait_for_previous();
   uint first = t.group.x * chunk, head = t.group.y, key_head = head / (a.value_heads / a.key_heads);
@@ -18,10 +80,19 @@ GPU_KERNEL(DeltaChunks) {
   in<float> queries = a.q + ulong(first) * key_stride + key_head * dim;
   in<float> values = a.v + ulong(first) * value_stride + head * dim;
 
-  for (uint i = t.index; i < chunk * dim; i += DeltaChunks::threads) {
-    uint row = i / dim, d = i % dim;
-    s.k[row * ld + d] = half(row < count ? keys[ulong(row) * key_stride + d] : 0.0f);
+  float largest = 0.0f;
+  for (uint i = t.index; i < chunk * dim / 8; i += DeltaChunks::threads) {
+    uint row = i / (dim / 8), d = i % (dim / 8) * 8;
+    if (row < count) {
+      in<float> v = values + ulong(row) * value_stride + d;
+      float4 p = load4(v), q = load4(v + 4);
+      float eight[8] = {p.x, p.y, p.z, p.w, q.x, q.y, q.z, q.w};
+      largest = max(largest, largest_of(eight));
+    }
+    store16(s.rows + row * ld + d, eight_halves(keys + ulong(row) * key_stride + d, row < count, 1.0f));
   }
+  largest = simd_max(largest);
+  if (t.lane == 0) s.largest[t.simd] = largest;
   if (t.index < chunk) {
     // Every row adds up for itself, in the same order.
     float sum = 0.0f;
@@ -40,7 +111,7 @@ GPU_KERNEL(DeltaChunks) {
   }
   GPU_UNROLL for (uint j = 0; j < dim / 16; ++j) {
     Tile<half> k, q;
-    tile_load(k, s.k + t.simd * 16 * ld + j * 16, ld, t.lane);
+    tile_load(k, s.rows + t.simd * 16 * ld + j * 16, ld, t.lane);
     GPU_UNROLL for (uint i = 0; i < 8; ++i) {
       uint row = t.simd * 16 + tile_row(t.lane, i);
       q.v[i] = half(row < count ? queries[ulong(row) * key_stride + j * 16 + tile_col(t.lane, i)] : 0.0f);
@@ -48,51 +119,86 @@ GPU_KERNEL(DeltaChunks) {
     GPU_UNROLL for (uint n = 0; n < 4; n += 2) {
       if (n <= t.simd) {  // tiles right of the diagonal are zero
         Tile<half> k0, k1;
-        tile_load_right(k0, s.k + n * 16 * ld + j * 16, ld, t.lane);
-        tile_load_right(k1, s.k + (n + 1) * 16 * ld + j * 16, ld, t.lane);
+        tile_load_right(k0, s.rows + n * 16 * ld + j * 16, ld, t.lane);
+        tile_load_right(k1, s.rows + (n + 1) * 16 * ld + j * 16, ld, t.lane);
         tile_mma(kk[n], kk[n + 1], k, k0, k1);
         tile_mma(qk[n], qk[n + 1], q, k0, k1);
       }
     }
   }
+  Tile<half> p[4];
   GPU_UNROLL for (uint n = 0; n < 4; ++n) {
     GPU_UNROLL for (uint i = 0; i < 8; ++i) {
       uint row = t.simd * 16 + tile_row(t.lane, i), column = n * 16 + tile_col(t.lane, i);
       float between = column <= row ? exp(s.decay[row] - s.decay[column]) : 0.0f;
-      if (column < row) s.lower[row * (row - 1) / 2 + column] = s.beta[row] * between * kk[n].v[i];
-      a.p[(place + row) * chunk + column] = half(between * qk[n].v[i]);
+      if (column < row) s.work[lower_row(row) + column] = s.beta[row] * between * kk[n].v[i];
+      p[n].v[i] = half(between * qk[n].v[i]);
     }
   }
   group_barrier();
 
-  // A thread solves one column, of U = (I + A)^-1 diag(beta) V and then of W = (I + A)^-1 diag(beta exp(c))
-  // K.
   float x[chunk];
-  for (uint which = 0; which < 2; ++which) {
-    GPU_UNROLL for (uint i = 0; i < chunk; ++i) {
-      x[i] = 0.0f;
-      if (i < count) {
-        x[i] = which == 0 ? s.beta[i] * values[ulong(i) * value_stride + t.index]
-                          : s.beta[i] * exp(s.decay[i]) * keys[ulong(i) * key_stride + t.index];
+  if (t.simd < 2) solve_column(x, s.work, t.index);
+  group_barrier();
+  shared<half> inverse = (shared<half>)s.work, own = inverse + t.simd * 16 * inverse_ld;
+  if (t.simd < 2) {
+    float factor = s.beta[t.index] * exp(s.decay[t.index]);
+    GPU_UNROLL for (uint i = 0; i < chunk; ++i) inverse[i * inverse_ld + t.index] = half(x[i] * factor);
+  }
+  group_barrier();
+
+  // W = T diag(beta exp(c)) K
+  ulong own_place = place + t.simd * 16;
+  Tile<half> left[4];
+  load_inverse(left, own, t.simd, t.lane);
+  GPU_UNROLL for (uint n = 0; n < 4; ++n) {
+    GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+      own[tile_row(t.lane, i) * inverse_ld + n * 16 + tile_col(t.lane, i)] = p[n].v[i];
+    }
+  }
+  store_halves(a.p + own_place * chunk, chunk, own, t.lane);
+  for (uint part = 0; part < dim; part += 64) {
+    GPU_UNROLL for (uint n = 0; n < 4; n += 2) {
+      Tile<float> c[2];
+      multiply_inverse(c[0], c[1], left, s.rows + part + n * 16, t.simd, t.lane);
+      GPU_UNROLL for (uint r = 0; r < 2; ++r) {
+        GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+          own[tile_row(t.lane, i) * inverse_ld + (n + r) * 16 + tile_col(t.lane, i)] = half(c[r].v[i]);
+        }
       }
     }
-    GPU_UNROLL for (uint i = 1; i < chunk; ++i) {
-      float even = x[i], odd = 0.0f;  // two sums, so that one addition need not wait for the other
-      GPU_UNROLL for (uint j = 0; j < i; ++j) {
-        float product = s.lower[i * (i - 1) / 2 + j] * x[j];
-        if ((j & 1) == 0) even -= product;
-        if ((j & 1) == 1) odd -= product;
+    store_halves(a.w + own_place * dim + part, dim, own, t.lane);
+  }
+  group_barrier();
+
+  // U = T diag(beta) V
+  float scale = row_scale(largest_of_group(s.largest, simds)), unscale = 1.0f / scale;
+  if (t.simd < 2) {
+    float factor = s.beta[t.index];
+    GPU_UNROLL for (uint i = 0; i < chunk; ++i) inverse[i * inverse_ld + t.index] = half(x[i] * factor);
+  }
+  for (uint i = t.index; i < chunk * dim / 8; i += DeltaChunks::threads) {
+    uint row = i / (dim / 8), d = i % (dim / 8) * 8;
+    store16(s.rows + row * ld + d,
+            eight_halves(values + ulong(row) * value_stride + d, row < count, unscale));
+  }
+  group_barrier();
+  load_inverse(left, own, t.simd, t.lane);
+  shared<float> sums = (shared<float>)own;  // 16 rows of 32, 36 apart
+  for (uint part = 0; part < dim; part += 32) {
+    Tile<float> c[2];
+    multiply_inverse(c[0], c[1], left, s.rows + part, t.simd, t.lane);
+    GPU_UNROLL for (uint r = 0; r < 2; ++r) {
+      GPU_UNROLL for (uint i = 0; i < 8; ++i) {
+        sums[tile_row(t.lane, i) * (inverse_ld / 2) + r * 16 + tile_col(t.lane, i)] = c[r].v[i] * scale;
       }
-      x[i] = even + odd;
     }
-    GPU_UNROLL for (uint i = 0; i < chunk; ++i) {
-      ulong at = (place + i) * dim + t.index;
-      if (which == 0) {
-        a.u[at] = x[i];
-      } else {
-        a.w[at] = half(x[i]);
-      }
+    simd_sync();
+    for (uint i = t.lane; i < 16 * 8; i += 32) {
+      store4(a.u + (own_place + i / 8) * dim + part + i % 8 * 4,
+             load4(sums + i / 8 * (inverse_ld / 2) + i % 8 * 4));
     }
+    simd_sync();
   }
 }
 

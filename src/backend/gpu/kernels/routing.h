@@ -45,16 +45,42 @@ GPU_KERNEL(ExpertOffsets) {
   if (t.index == ExpertOffsets::threads - 1) a.offset[ExpertOffsets::threads] = before + count;
 }
 
+namespace lily::gpu {
+
+// Entries `at` to `at + 3` of a list of n; no expert beyond its end.
+GPU_FN uint4 four_experts(in<uint> expert, uint at, uint n) {
+  if (at + 4 <= n) return load16(expert + at);
+  const uint none = ~0u;
+  return uint4{at < n ? expert[at] : none, at + 1 < n ? expert[at + 1] : none,
+               at + 2 < n ? expert[at + 2] : none, none};
+}
+
+}  // namespace lily::gpu
+
+// A simdgroup reads 128 entries at a time and the next ones while it looks at these; few batches have its
+// expert.
 GPU_KERNEL(SortByExpert) {
+  const uint batch = 128;
   allow_next();
   wait_for_previous();
   uint expert = t.group.x * SortByExpert::experts_per_group + t.simd;
-  uint at = a.offset[expert];
-  for (uint i = 0; i < a.n; i += 32) {
-    uint j = i + t.lane;
-    bool hit = j < a.n && a.expert[j] == expert;
-    uint hits = simd_mask(hit);
-    if (hit) a.order[at + popcount(hits & ((1u << t.lane) - 1u))] = j;
-    at += popcount(hits);
+  uint at = a.offset[expert], first = t.lane * 4, before = (1u << t.lane) - 1u;
+  uint4 next = four_experts(a.expert, first, a.n);
+  for (uint i = 0; i < a.n; i += batch, first += batch) {
+    uint4 v = next;
+    next = four_experts(a.expert, first + batch, a.n);
+    uint hits[4] = {simd_mask(v.x == expert), simd_mask(v.y == expert), simd_mask(v.z == expert),
+                    simd_mask(v.w == expert)};
+    uint to = at;
+    GPU_UNROLL for (uint j = 0; j < 4; ++j) {
+      to += popcount(hits[j] & before);
+      at += popcount(hits[j]);
+    }
+    GPU_UNROLL for (uint j = 0; j < 4; ++j) {
+      if ((hits[j] >> t.lane & 1u) == 1u) {
+        a.order[to] = first + j;
+        ++to;
+      }
+    }
   }
 }

@@ -12,6 +12,7 @@ LILY_HOPPER_ENTRY(TileGateUp)
 LILY_HOPPER_ENTRY(ExpertTileGateUp)
 LILY_HOPPER_ENTRY(ExpertTileDown)
 LILY_HOPPER_ENTRY(AttentionPrefill)
+LILY_HOPPER_ENTRY(DeltaChunkScan)
 #undef LILY_HOPPER_ENTRY
 
 namespace lily::gpu::cuda {
@@ -26,6 +27,7 @@ Grid half_as_high(const Dispatch& dispatch) {
 
 std::span<const KernelBody> hopper_bodies() {
   using hopper::Attention128;
+  using hopper::DeltaScan256;
   using hopper::Multiply128;
 #define LILY_HOPPER_BODY(K, shape, grid)                                                                    \
   KernelBody {                                                                                              \
@@ -38,6 +40,7 @@ std::span<const KernelBody> hopper_bodies() {
       LILY_HOPPER_BODY(ExpertTileGateUp, Multiply128, nullptr),
       LILY_HOPPER_BODY(ExpertTileDown, Multiply128, nullptr),
       LILY_HOPPER_BODY(AttentionPrefill, Attention128, half_as_high),
+      LILY_HOPPER_BODY(DeltaChunkScan, DeltaScan256, nullptr),
   };
 #undef LILY_HOPPER_BODY
   return kBodies;

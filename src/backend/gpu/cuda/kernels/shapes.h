@@ -47,4 +47,33 @@ struct Attention128 {
   };
 };
 
+// DeltaNet's chunks after each other (delta_hopper.cu). Rows are `_ld` bytes apart, so that no bank is met
+// twice.
+struct DeltaScan256 {
+  enum : uint {
+    threads = 256,
+    dim = 128,
+    values = 32,  // of a block
+    chunk = 64,
+    w_ld = dim * 2 + 16,
+    p_ld = chunk * 2 + 16,
+    u_ld = values * 4 + 16,
+    q_ld = dim * 4 + 32,
+    k_ld = dim * 4 + 16,
+    state_ld = dim * 2 + 16,
+    e_ld = values * 2 + 16,
+    w_at = 0,
+    p_at = w_at + chunk * w_ld,
+    u_at = p_at + chunk * p_ld,
+    q_at = u_at + chunk * u_ld,
+    k_at = q_at + chunk * q_ld,
+    decay_at = k_at + chunk * k_ld,
+    buffer_bytes = decay_at + chunk * 4,  // twice
+    state_at = 2 * buffer_bytes,
+    e_at = state_at + values * state_ld,   // twice
+    largest_at = e_at + 2 * chunk * e_ld,  // of the state and of E, by warp
+    shared_bytes = largest_at + 2 * threads / 32 * 4
+  };
+};
+
 }  // namespace lily::gpu::hopper

@@ -40,9 +40,10 @@ struct DeltaScan {
 };
 
 // What a chunk of 64 tokens contributes without knowing the state before it. Rows beyond the tokens are zero.
-// Keys and queries meet as halves, the triangular system is solved in fp32. Grid: (chunks, value_heads).
+// T = (I + A)^-1 is solved in fp32, a thread per column; its entries are at most 1, so it meets values and
+// keys as halves, values divided by a power of two. Grid: (chunks, value_heads).
 struct DeltaChunks {
-  enum : uint { threads = 128, dim = 128, chunk = 64, ld = dim + 8 };
+  enum : uint { threads = 128, dim = 128, chunk = 64, ld = dim + 8, inverse_ld = chunk + 8 };
   in<float> q, k, v, beta, log_decay;
   out<float> decay;  // [value_heads][chunks][64]: c, the sum of log_decay up to the row
   out<float> u;      // [value_heads][chunks][64][128]
@@ -50,9 +51,10 @@ struct DeltaChunks {
   out<half> p;       // [value_heads][chunks][64][64]: lower(Q K^T * D)
   uint tokens, key_heads, value_heads;
   struct Shared {
-    half k[chunk * ld];
-    float lower[chunk * (chunk - 1) / 2];  // A below its diagonal, row after row
-    float beta[chunk], decay[chunk];
+    half rows[chunk * ld];  // keys, then values
+    // A below its diagonal, then T as halves; a simdgroup's 16 rows of T are its room for results.
+    float work[chunk * inverse_ld / 2];
+    float beta[chunk], decay[chunk], largest[threads / 32];
   };
 };
 
