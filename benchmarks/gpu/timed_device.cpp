@@ -16,6 +16,8 @@ double seconds_of(Work&& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+constexpr double kRows = WeightBlock::rows, kBlockBytes = WeightBlock::bytes, kStateRow = DeltaStep::dim;
+
 double blocks_of(uint inputs) { return (inputs + WeightBlock::inputs - 1) / WeightBlock::inputs; }
 
 template <class Arguments>
@@ -26,7 +28,7 @@ Arguments arguments_of(const Dispatch& dispatch) {
 }
 
 double matrix_bytes(double tiles, uint inputs, uint planes) {
-  return tiles * blocks_of(inputs) * planes * WeightBlock::bytes;
+  return tiles * blocks_of(inputs) * planes * kBlockBytes;
 }
 
 // Weights and states only: what is large in a decoded token.
@@ -46,18 +48,17 @@ double bytes_of(const Dispatch& dispatch) {
       return head(arguments_of<HeadBest>(dispatch));
     case KernelId::ExpertGateUp_id: {
       const auto a = arguments_of<ExpertGateUp>(dispatch);
-      return matrix_bytes(2.0 * (a.picks * a.expert_size + a.shared_size) / WeightBlock::rows, a.inputs,
-                          a.planes);
+      return matrix_bytes(2.0 * (a.picks * a.expert_size + a.shared_size) / kRows, a.inputs, a.planes);
     }
     case KernelId::ExpertDown_id: {
       const auto a = arguments_of<ExpertDown>(dispatch);
-      const double tiles = static_cast<double>(a.rows) / WeightBlock::rows;
+      const double tiles = a.rows / kRows;
       return a.picks * matrix_bytes(tiles, a.expert_size, a.planes) +
              matrix_bytes(tiles, a.shared_size, a.planes);
     }
     case KernelId::DeltaStep_id: {
       const auto a = arguments_of<DeltaStep>(dispatch);
-      return 2.0 * a.value_heads * DeltaStep::dim * DeltaStep::dim * sizeof(float);
+      return 2.0 * a.value_heads * kStateRow * kStateRow * sizeof(float);
     }
     default:
       return 0;

@@ -31,6 +31,8 @@ class Plan {
     add(make_dispatch(arguments, grid), reads, writes);
   }
 
+  void add(const Dispatch& dispatch, std::span<const Region> reads, std::span<const Region> writes);
+
   std::span<const Dispatch> dispatches() const { return dispatches_; }
 
   // Dispatch i belongs to level levels()[i]: one more than the highest of the earlier dispatches that write
@@ -44,8 +46,6 @@ class Plan {
     Region region;
     int level = 0;
   };
-
-  void add(const Dispatch& dispatch, std::span<const Region> reads, std::span<const Region> writes);
 
   std::vector<Dispatch> dispatches_;
   std::vector<int> levels_;
