@@ -98,8 +98,22 @@ TEST(Select, PathsOfPrefillChangeAtTheirBoundaries) {
   EXPECT_EQ(delta_rule_for(kChunk - 1), DeltaRule::scan);
   EXPECT_EQ(delta_rule_for(kChunk), DeltaRule::chunks);
   EXPECT_EQ(delta_rule_for(kChunk + 1), DeltaRule::chunks);
-  EXPECT_EQ(experts_for(1), Experts::sorted);
-  EXPECT_EQ(experts_for(2), Experts::by_token);
+  EXPECT_EQ(attention_for(2), Attention::splits);
+  EXPECT_EQ(attention_for(kFewTokens - 1), Attention::splits);
+  EXPECT_EQ(attention_for(kFewTokens), Attention::splits);
+  EXPECT_EQ(attention_for(kFewTokens + 1), Attention::tiles);
+  EXPECT_EQ(experts_for(2, 1), Experts::by_token);
+  EXPECT_EQ(experts_for(kFewTokens - 1, 1), Experts::by_token);
+  EXPECT_EQ(experts_for(kFewTokens, 1), Experts::by_token);
+  EXPECT_EQ(experts_for(kFewTokens + 1, 1), Experts::sorted);
+  EXPECT_EQ(experts_for(kFewTokens + 1, 2), Experts::by_token);
+}
+
+TEST(Select, LargeDevicesReadLongerPieces) {
+  EXPECT_EQ(prefill_rows(1), 512U);
+  EXPECT_EQ(prefill_rows(63), 512U);
+  EXPECT_EQ(prefill_rows(64), 4096U);
+  EXPECT_EQ(prefill_rows(132), 4096U);
 }
 
 // Every expert may leave one tile that is not full.

@@ -80,6 +80,47 @@ void Recorder::attention_prepare(Plan& plan, const LayerWeights& layer, const Kv
   }
 }
 
+void Recorder::split_attention(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const {
+  const uint heads = number(dims_.attention_heads), kv_heads = number(dims_.kv_heads),
+             splits = attention_splits(number(sequence_.capacity()), kv_heads, model_.multiprocessors);
+  const std::size_t shares = std::size_t{rows_} * splits;
+  const Region y = inner(dims_.attention_rows()), row = projection(layer.mixer_in),
+               partial = pass_.partial.first(shares * size(dims_.attention_rows())),
+               maximum = pass_.maximum.first(shares * heads), sums = pass_.sums.first(shares * heads);
+  const auto fill = [&](auto& a) {
+    a.queries = pass_.queries.data();
+    a.position = inputs_.position();
+    a.partial = pass_.partial.data();
+    a.maximum = pass_.maximum.data();
+    a.sums = pass_.sums.data();
+    a.heads = heads;
+    a.kv_heads = kv_heads;
+    a.splits = splits;
+    a.capacity = number(sequence_.capacity());
+  };
+  const Grid grid{kv_heads * splits, rows_};
+  if (sequence_.shape().kv == KvFormat::int8) {
+    AttentionDecodeInt8 a{};
+    fill(a);
+    a.keys = address<uchar>(kv.keys);
+    a.values = address<uchar>(kv.values);
+    a.key_scales = address<float>(kv.key_scales);
+    a.value_scales = address<float>(kv.value_scales);
+    plan.add(a, grid, {queries(), kv.keys, kv.values, kv.key_scales, kv.value_scales, inputs_.region()},
+             {partial, maximum, sums});
+  } else {
+    AttentionDecode a{};
+    fill(a);
+    a.keys = address<half>(kv.keys);
+    a.values = address<half>(kv.values);
+    plan.add(a, grid, {queries(), kv.keys, kv.values, inputs_.region()}, {partial, maximum, sums});
+  }
+  plan.add(
+      AttentionCombine{pass_.partial.data(), pass_.maximum.data(), pass_.sums.data(), pass_.projection.data(),
+                       pass_.inner.data(), heads, splits, layer.mixer_in.padded_rows()},
+      {heads, rows_}, {partial, maximum, sums, row}, {y});
+}
+
 void Recorder::experts_by_token(Plan& plan, const LayerWeights& layer) const {
   const uint picks = number(dims_.experts_per_token), expert_size = number(dims_.expert_size),
              shared_size = number(dims_.shared_expert_size), width = picks * expert_size + shared_size;

@@ -37,7 +37,9 @@ class Recorder {
   // How many layers of its kind come before a layer.
   int index_in_kind(int index) const;
   void attention_prepare(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const;
-  // The experts of each token on its own: decode, and weights that the sorted path does not read.
+  // Attention of each token on its own, split over the positions, times the gates: decode, and few tokens.
+  void split_attention(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const;
+  // The experts of each token on its own: decode, few tokens, and weights that the sorted path does not read.
   void experts_by_token(Plan& plan, const LayerWeights& layer) const;
 
   float eps() const { return static_cast<float>(dims_.rms_norm_eps); }
@@ -117,6 +119,7 @@ class PrefillRecorder : public Recorder {
   void delta_net(Plan& plan, const LayerWeights& layer, int delta_layer) const;
   void delta_rule(Plan& plan, const Region& states) const;
   void attention(Plan& plan, const LayerWeights& layer, int attention_layer) const;
+  void tile_attention(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const;
   void experts(Plan& plan, const LayerWeights& layer) const;
   void sorted_experts(Plan& plan, const LayerWeights& layer) const;
   void shared_expert(Plan& plan, const LayerWeights& layer) const;

@@ -81,46 +81,9 @@ void DecodeRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta_
 
 void DecodeRecorder::attention(Plan& plan, const LayerWeights& layer, int attention_layer) const {
   const KvRegions kv = sequence_.kv(attention_layer);
-  const uint heads = number(dims_.attention_heads), kv_heads = number(dims_.kv_heads),
-             splits = attention_splits(number(sequence_.capacity()), kv_heads, model_.multiprocessors);
-  const Region y = inner(dims_.attention_rows()), row = projection(layer.mixer_in),
-               partial = pass_.partial.first(splits * size(dims_.attention_rows())),
-               maximum = pass_.maximum.first(std::size_t{splits} * heads),
-               sums = pass_.sums.first(std::size_t{splits} * heads);
   attention_prepare(plan, layer, kv);
-
-  const auto fill = [&](auto& a) {
-    a.queries = pass_.queries.data();
-    a.position = inputs_.position();
-    a.partial = pass_.partial.data();
-    a.maximum = pass_.maximum.data();
-    a.sums = pass_.sums.data();
-    a.heads = heads;
-    a.kv_heads = kv_heads;
-    a.splits = splits;
-    a.capacity = number(sequence_.capacity());
-  };
-  const Grid grid{kv_heads * splits};
-  if (sequence_.shape().kv == KvFormat::int8) {
-    AttentionDecodeInt8 a{};
-    fill(a);
-    a.keys = address<uchar>(kv.keys);
-    a.values = address<uchar>(kv.values);
-    a.key_scales = address<float>(kv.key_scales);
-    a.value_scales = address<float>(kv.value_scales);
-    plan.add(a, grid, {queries(), kv.keys, kv.values, kv.key_scales, kv.value_scales, inputs_.region()},
-             {partial, maximum, sums});
-  } else {
-    AttentionDecode a{};
-    fill(a);
-    a.keys = address<half>(kv.keys);
-    a.values = address<half>(kv.values);
-    plan.add(a, grid, {queries(), kv.keys, kv.values, inputs_.region()}, {partial, maximum, sums});
-  }
-  plan.add(
-      AttentionCombine{pass_.partial.data(), pass_.maximum.data(), pass_.sums.data(), pass_.projection.data(),
-                       pass_.inner.data(), heads, splits, layer.mixer_in.padded_rows()},
-      {heads}, {partial, maximum, sums, row}, {y});
+  split_attention(plan, layer, kv);
+  const Region y = inner(dims_.attention_rows());
 
   const DeviceMatrix& matrix = layer.mixer_out;
   AddProject out{};

@@ -134,8 +134,18 @@ void PrefillRecorder::delta_rule(Plan& plan, const Region& states) const {
 
 void PrefillRecorder::attention(Plan& plan, const LayerWeights& layer, int attention_layer) const {
   const KvRegions kv = sequence_.kv(attention_layer);
-  const Region y = inner(dims_.attention_rows()), rows = projection(layer.mixer_in);
   attention_prepare(plan, layer, kv);
+  if (attention_for(rows_) == Attention::splits) {
+    split_attention(plan, layer, kv);
+  } else {
+    tile_attention(plan, layer, kv);
+  }
+  half_rows(plan, inner(dims_.attention_rows()), prefill_.halves, prefill_.scales, rows_,
+            number(dims_.attention_rows()));
+}
+
+void PrefillRecorder::tile_attention(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const {
+  const Region y = inner(dims_.attention_rows()), rows = projection(layer.mixer_in);
   const auto fill = [&](auto& a) {
     a.queries = pass_.queries.data();
     a.projection = pass_.projection.data();
@@ -165,13 +175,12 @@ void PrefillRecorder::attention(Plan& plan, const LayerWeights& layer, int atten
     a.values = address<half>(kv.values);
     plan.add(a, grid, {queries(), rows, kv.keys, kv.values, inputs_.region()}, {y});
   }
-  half_rows(plan, y, prefill_.halves, prefill_.scales, rows_, number(dims_.attention_rows()));
 }
 
 void PrefillRecorder::experts(Plan& plan, const LayerWeights& layer) const {
   norm_rows(plan, layer.post_attention_norm);
   multiply(plan, layer.router, prefill_.halves, prefill_.scales, router(layer.router));
-  if (experts_for(std::max(layer.gate.planes, layer.down.planes)) == Experts::by_token) {
+  if (experts_for(rows_, std::max(layer.gate.planes, layer.down.planes)) == Experts::by_token) {
     experts_by_token(plan, layer);
     return;
   }

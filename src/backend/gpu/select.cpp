@@ -48,7 +48,16 @@ DeltaRule delta_rule_for(uint rows) {
   return rows < DeltaChunks::chunk ? DeltaRule::scan : DeltaRule::chunks;
 }
 
-Experts experts_for(uint planes) { return planes == 1 ? Experts::sorted : Experts::by_token; }
+Attention attention_for(uint rows) { return rows <= kFewTokens ? Attention::splits : Attention::tiles; }
+
+Experts experts_for(uint rows, uint planes) {
+  return rows > kFewTokens && planes == 1 ? Experts::sorted : Experts::by_token;
+}
+
+uint prefill_rows(uint multiprocessors) {
+  constexpr uint kLargeDevice = 64;
+  return multiprocessors >= kLargeDevice ? 4096 : 512;
+}
 
 uint expert_tiles(uint assignments) { return ExpertTiles::max_experts + assignments / Multiply::tokens; }
 

@@ -32,10 +32,24 @@ Product product_for(uint rows);
 enum class DeltaRule { scan, chunks };
 DeltaRule delta_rule_for(uint rows);
 
-// How a pass of several tokens runs its experts: sorted by expert on matrix tiles, or, with weights of 8
-// bits, which those kernels do not read, token by token as decode does.
+// Up to so many tokens a pass does what decode does wherever tokens share little: a short prompt behind a
+// long, already known beginning, or drafts to verify.
+constexpr uint kFewTokens = 16;
+
+// How a pass of several tokens attends: each token on its own, split over the positions, so that few tokens
+// keep the device busy however many positions there are; or on matrix tiles of tokens.
+enum class Attention { splits, tiles };
+Attention attention_for(uint rows);
+
+// How a pass of several tokens runs its experts: sorted by expert on matrix tiles; or token by token as
+// decode does, for few tokens, which seldom share an expert, and weights of 8 bits, which those kernels do
+// not read.
 enum class Experts { sorted, by_token };
-Experts experts_for(uint planes);
+Experts experts_for(uint rows, uint planes);
+
+// Tokens of a prompt that go through a layer together. The more, the more an expert gets at once; memory for
+// them grows alike, with 0.21 MB a token of the 35B model.
+uint prefill_rows(uint multiprocessors);
 
 // Tiles of sorted assignments there may be, each of one expert.
 uint expert_tiles(uint assignments);

@@ -77,9 +77,10 @@ PassBuffers::PassBuffers(Allocator& memory, const model::Dimensions& dims, const
   activations = memory.take<float>(
       rows * size_of(dims.experts_per_token * dims.expert_size + dims.shared_expert_size), what);
   logits = memory.take<float>(shape.logit_rows() * size_of(dims.vocabulary), what);
-  partial = memory.take<float>(splits * size_of(dims.attention_rows()), what);
-  maximum = memory.take<float>(splits * heads, what);
-  sums = memory.take<float>(splits * heads, what);
+  const std::size_t shares = std::min<std::size_t>(rows, kFewTokens) * splits;
+  partial = memory.take<float>(shares * size_of(dims.attention_rows()), what);
+  maximum = memory.take<float>(shares * heads, what);
+  sums = memory.take<float>(shares * heads, what);
 }
 
 PrefillBuffers::PrefillBuffers(Allocator& memory, const model::Dimensions& dims, const SequenceShape& shape) {

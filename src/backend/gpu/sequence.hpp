@@ -75,7 +75,7 @@ struct PassBuffers {
   Buffer<float> router;      // [rows][rows of the router]
   Buffer<float> activations;
   Buffer<float> logits;  // [logit_rows][vocabulary]
-  // Of one token: attention's splits.
+  // Of up to kFewTokens: attention's splits.
   Buffer<float> partial, maximum, sums;
 };
 
