@@ -26,6 +26,7 @@ class TimedDevice final : public Device {
   std::string description() const override { return device_->description(); }
   uint multiprocessors() const override { return device_->multiprocessors(); }
   backend::MachineLimits measure_limits() override { return device_->measure_limits(); }
+  std::uint64_t memory() const override { return device_->memory(); }
   DeviceMemory allocate(std::size_t bytes, const char* what) override {
     return device_->allocate(bytes, what);
   }

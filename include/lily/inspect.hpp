@@ -13,7 +13,8 @@ namespace lily {
 
 struct InspectOptions {
   std::filesystem::path model;
-  int context = 0;  // as EngineOptions::context
+  std::string backend = "auto";  // as EngineOptions::backend
+  int context = 0;               // as EngineOptions::context
   KvFormat kv = KvFormat::f16;
 };
 
@@ -28,13 +29,13 @@ struct CheckpointReport {
   std::vector<std::string> notes;
 };
 
-// Memory at the context asked for, of the backend that would run this checkpoint.
+// Memory at the context asked for, of the backend asked for.
 struct MemoryPlan {
   int context = 0;
   std::uint64_t weight_bytes = 0;
   std::uint64_t sequence_bytes = 0;
   std::uint64_t total_bytes = 0;
-  std::uint64_t machine_bytes = 0;  // memory this process may use
+  std::uint64_t machine_bytes = 0;  // memory this process may use; of a GPU, what is free
   bool fits = false;
 };
 
@@ -47,7 +48,8 @@ struct StepCost {
 };
 
 struct MachineReport {
-  std::string backend;          // that would run this checkpoint
+  std::string backend;          // asked for, or that would run this checkpoint
+  std::string device;           // the GPU that it would take: its name, its memory; empty without one
   int cores = 0;                // this process may use
   std::string instruction_set;  // the CPU kernels that would run: "avx512-vnni"
 };

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backend/token_stream.hpp"
+#include "base/machine_memory.hpp"
 #include "lily/text.hpp"
 #include "model/dimensions.hpp"
 
@@ -76,6 +77,8 @@ class Backend {
   // State of one sequence and the scratch that grows with its capacity.
   virtual std::uint64_t sequence_bytes(int capacity) const = 0;
   virtual std::uint64_t weight_bytes() const = 0;  // resident
+  // Bytes that weights and sequences may take together.
+  virtual std::uint64_t memory() const { return machine_memory(); }
 
   // Appends `tokens` (not empty) and writes the logits of the last one to `logits` [vocabulary].
   // Throws Error: too_long (capacity), bad_input (id outside the vocabulary; before any work),

@@ -46,7 +46,30 @@ void check_gpu_options(const std::string& name, const BackendOptions& options) {
   }
 }
 
+[[noreturn]] void refuse(const std::string& name) {
+  for (const MissingBackend& missing : kMissing) {
+    if (name == missing.name) {
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("backend {}: {}; use cpu, cuda, reference or emulator", name, missing.reason));
+    }
+  }
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format("unknown backend '{}': the backends are auto, cpu, cuda, reference, emulator", name));
+}
+
 }  // namespace
+
+Machine machine_of(const std::string& backend) {
+  if (backend == "cuda") {
+    const gpu::cuda::GpuMemory gpu = gpu::cuda::describe_gpu();
+    return {.device = gpu.text, .memory = gpu.free, .multiprocessors = gpu.multiprocessors};
+  }
+  if (backend != "cpu" && backend != "reference" && backend != "emulator") refuse(backend);
+  return {.device = {},
+          .memory = machine_memory(),
+          .multiprocessors = backend == "emulator" ? gpu::emulator::kMultiprocessors : 0};
+}
 
 std::unique_ptr<Backend> open_backend(const std::string& name,
                                       const std::shared_ptr<const checkpoint::Checkpoint>& checkpoint,
@@ -69,15 +92,7 @@ std::unique_ptr<Backend> open_backend(const std::string& name,
         name == "cuda" ? gpu::cuda::open_device() : gpu::emulator::open_device(threads), checkpoint,
         options.kv, threads, options.progress);
   }
-  for (const MissingBackend& missing : kMissing) {
-    if (name == missing.name) {
-      throw Error(ErrorKind::unsupported,
-                  fmt::format("backend {}: {}; use cpu, cuda, reference or emulator", name, missing.reason));
-    }
-  }
-  throw Error(
-      ErrorKind::bad_input,
-      fmt::format("unknown backend '{}': the backends are auto, cpu, cuda, reference, emulator", name));
+  refuse(name);
 }
 
 }  // namespace lily::backend

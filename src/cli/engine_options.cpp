@@ -10,6 +10,10 @@ void add_model_option(Arguments& arguments, std::filesystem::path& model) {
   arguments.option("--model", model, "Checkpoint folder", "DIR").required();
 }
 
+void add_backend_option(Arguments& arguments, std::string& backend) {
+  arguments.option("--backend", backend, "auto, cpu, cuda, reference or emulator (default: auto)", "NAME");
+}
+
 void add_kv_option(Arguments& arguments, KvFormat& kv) {
   arguments
       .option(
@@ -28,8 +32,7 @@ void add_context_option(Arguments& arguments, int& context) {
 void add_engine_options(Arguments& arguments, EngineOptions& options) {
   add_model_option(arguments, options.model);
   add_kv_option(arguments, options.kv);
-  arguments.option("--backend", options.backend, "auto, cpu, cuda, reference or emulator (default: auto)",
-                   "NAME");
+  add_backend_option(arguments, options.backend);
   arguments.option("--threads", options.threads, "Threads (default: all cores)", "N").range(1, 4096);
   arguments
       .option(

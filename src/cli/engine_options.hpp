@@ -10,6 +10,7 @@ namespace lily::cli {
 void add_engine_options(Arguments& arguments, EngineOptions& options);
 // Parts of it for commands without an engine, and --context for those whose work does not decide it.
 void add_model_option(Arguments& arguments, std::filesystem::path& model);
+void add_backend_option(Arguments& arguments, std::string& backend);
 void add_kv_option(Arguments& arguments, KvFormat& kv);
 void add_context_option(Arguments& arguments, int& context);
 

@@ -53,6 +53,7 @@ Json to_json(const Inspection& inspection) {
   step.set("bytes_per_cached_token", number_or_null(inspection.step.bytes_per_cached_token));
   Json machine = Json::object();
   machine.set("backend", Json::string(inspection.machine.backend));
+  machine.set("device", inspection.machine.device.empty() ? Json() : Json::string(inspection.machine.device));
   machine.set("cores", Json::integer(inspection.machine.cores));
   machine.set("instruction_set", Json::string(inspection.machine.instruction_set));
 
@@ -107,6 +108,7 @@ void print_report(const Inspection& inspection) {
 
   write_output("machine\n");
   print_line("backend", inspection.machine.backend);
+  if (!inspection.machine.device.empty()) print_line("device", inspection.machine.device);
   print_line("cores", std::to_string(inspection.machine.cores));
   print_line("instruction set", inspection.machine.instruction_set);
 }
@@ -124,12 +126,14 @@ void add_info(CLI::App& program) {
   InspectOptions& options = flags->options;
   add_model_option(arguments, options.model);
   add_context_option(arguments, options.context);
+  add_backend_option(arguments, options.backend);
   add_kv_option(arguments, options.kv);
   arguments.flag("--json", flags->json, "One JSON object")
       .examples(
           "Examples:\n"
           "  lily info --model models/lily-mini\n"
-          "  lily info --model DIR --context 131072 --kv int8 --json")
+          "  lily info --model DIR --context 131072 --kv int8 --json\n"
+          "  lily info --model DIR --backend cuda")
       .run([flags] {
         const Inspection inspection = inspect(flags->options);
         if (flags->json) {

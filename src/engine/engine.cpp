@@ -81,7 +81,8 @@ EngineImpl::EngineImpl(EngineParts parts, const EngineOptions& options)
   info_.model_id = std::move(parts_.model_id);
   info_.backend = parts_.backend->description();
   info_.context = resolve_context(dims, options.context);
-  check_plan(memory_needs(*parts_.backend), dims, info_.context, options.memory_limit);
+  check_plan(memory_needs(*parts_.backend), dims, info_.context,
+             options.memory_limit > 0 ? options.memory_limit : parts_.backend->memory());
   info_.vocabulary_size = static_cast<int>(parts_.tokenizer->size());
   info_.weight_bytes = parts_.backend->weight_bytes();
   info_.sequence_bytes = parts_.backend->sequence_bytes(info_.context);

@@ -6,8 +6,9 @@
 #include "backend/cpu/select.hpp"
 #include "backend/cpu/sequence.hpp"
 #include "backend/decode_traffic.hpp"
+#include "backend/gpu/gpu_backend.hpp"
+#include "backend/open_backend.hpp"
 #include "backend/reference/reference_sequence.hpp"
-#include "base/machine_memory.hpp"
 #include "base/thread_pool.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "engine/memory_plan.hpp"
@@ -69,7 +70,7 @@ struct SequenceReport {
 };
 
 SequenceReport sequence_report(const checkpoint::Checkpoint& checkpoint, const std::string& backend,
-                               int context, KvFormat kv) {
+                               const backend::Machine& machine, int context, KvFormat kv) {
   const model::Dimensions& dims = checkpoint.dimensions();
   if (backend == "reference") {
     if (kv != KvFormat::f16) {
@@ -79,19 +80,24 @@ SequenceReport sequence_report(const checkpoint::Checkpoint& checkpoint, const s
     return {.bytes = reference::ReferenceSequence::bytes(dims, context, available_cores()),
             .format = {.kv_bytes = sizeof(float), .window_bytes = sizeof(float)}};
   }
+  if (backend == "cuda" || backend == "emulator") {
+    return {.bytes = gpu::sequence_bytes(dims, context, kv, machine.multiprocessors),
+            .format = {.kv_bytes = gpu::kv_value_bytes(kv), .window_bytes = sizeof(float)}};
+  }
   const auto values_per_token = static_cast<double>(model::state_sizes(dims).kv_per_token);
   const auto kv_bytes = static_cast<double>(cpu::CpuSequence::kv_bytes_per_token(dims, kv));
   return {.bytes = cpu::CpuSequence::bytes(dims, context, kv),
           .format = {.kv_bytes = kv_bytes / values_per_token, .window_bytes = sizeof(float)}};
 }
 
-MemoryPlan plan(const checkpoint::Checkpoint& checkpoint, int context, std::uint64_t sequence_bytes) {
+MemoryPlan plan(const checkpoint::Checkpoint& checkpoint, int context, std::uint64_t sequence_bytes,
+                std::uint64_t memory) {
   MemoryPlan plan;
   plan.context = context;
   plan.weight_bytes = backend::stored_weight_bytes(checkpoint);
   plan.sequence_bytes = sequence_bytes;
   plan.total_bytes = plan.weight_bytes + plan.sequence_bytes;
-  plan.machine_bytes = machine_memory();
+  plan.machine_bytes = memory;
   plan.fits = plan.total_bytes <= plan.machine_bytes;
   return plan;
 }
@@ -116,8 +122,9 @@ Inspection inspect(const InspectOptions& options) {
     throw Error(ErrorKind::too_long, fmt::format("a context of {} tokens is beyond the model's {} positions",
                                                  context, dims.max_positions));
   }
-  const std::string backend = engine::resolve_backend("auto", checkpoint->config());
-  const SequenceReport sequence = sequence_report(*checkpoint, backend, context, options.kv);
+  const std::string backend = engine::resolve_backend(options.backend, checkpoint->config());
+  const backend::Machine machine = backend::machine_of(backend);
+  const SequenceReport sequence = sequence_report(*checkpoint, backend, machine, context, options.kv);
 
   Inspection inspection;
   inspection.model_id = std::filesystem::weakly_canonical(options.model).filename().string();
@@ -125,10 +132,12 @@ Inspection inspect(const InspectOptions& options) {
   inspection.dimensions = dimension_table(dims);
   inspection.checkpoint = report(*checkpoint);
   inspection.vocabulary_size = static_cast<int>(TextProtocol::open(options.model)->vocabulary_size());
-  inspection.memory = plan(*checkpoint, context, sequence.bytes);
+  inspection.memory = plan(*checkpoint, context, sequence.bytes, machine.memory);
   inspection.step = step_cost(*checkpoint, sequence.format);
-  inspection.machine = {
-      .backend = backend, .cores = available_cores(), .instruction_set = cpu::select_kernels().name};
+  inspection.machine = {.backend = backend,
+                        .device = machine.device,
+                        .cores = available_cores(),
+                        .instruction_set = cpu::select_kernels().name};
   return inspection;
 }
 

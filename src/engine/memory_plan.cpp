@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/machine_memory.hpp"
 #include "lily/error.hpp"
 
 namespace lily::engine {
@@ -31,8 +30,8 @@ int resolve_context(const model::Dimensions& dims, int requested) {
   return requested > 0 ? requested : std::min(kDefaultContext, dims.max_positions);
 }
 
-void check_plan(const MemoryNeeds& needs, const model::Dimensions& dims, int context, std::uint64_t limit) {
-  const std::uint64_t available = limit > 0 ? limit : machine_memory();
+void check_plan(const MemoryNeeds& needs, const model::Dimensions& dims, int context,
+                std::uint64_t available) {
   const std::uint64_t sequence = needs.sequence(context);
   const std::uint64_t total = needs.weights + sequence + needs.scratch;
   if (total > available) {

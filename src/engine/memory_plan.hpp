@@ -18,7 +18,8 @@ struct MemoryNeeds {
 int resolve_context(const model::Dimensions& dims, int requested);
 
 // Throws Error(out_of_memory) with all numbers in MiB and the largest context that would fit, and
-// Error(unsupported) for a context beyond the model's positions. A `limit` of 0 is the machine's memory.
-void check_plan(const MemoryNeeds& needs, const model::Dimensions& dims, int context, std::uint64_t limit);
+// Error(unsupported) for a context beyond the model's positions.
+void check_plan(const MemoryNeeds& needs, const model::Dimensions& dims, int context,
+                std::uint64_t available);
 
 }  // namespace lily::engine

@@ -74,7 +74,7 @@ ProvedModel prove_model(const EngineOptions& options, int context) {
   proved.backend = resolve_backend(options.backend, proved.checkpoint->config());
   proved.context = resolve_context(proved.checkpoint->dimensions(), context);
   check_plan(least_needs(*proved.checkpoint), proved.checkpoint->dimensions(), proved.context,
-             options.memory_limit);
+             options.memory_limit > 0 ? options.memory_limit : backend::machine_of(proved.backend).memory);
   return proved;
 }
 
@@ -86,7 +86,7 @@ LoadedModel load_model(const EngineOptions& options, const ProvedModel& proved) 
                                          .kv = options.kv,
                                          .progress = options.progress});
   check_plan(memory_needs(*model.backend), proved.checkpoint->dimensions(), proved.context,
-             options.memory_limit);
+             options.memory_limit > 0 ? options.memory_limit : model.backend->memory());
   model.activations = activations_text(proved.backend, options.activations);
   model.kv = kv_text(proved.backend, options.kv);
   return model;

@@ -61,6 +61,23 @@ TEST(Info, json_holds_numbers_that_add_up) {
               static_cast<double>(std::filesystem::file_size(kMini / "model.safetensors")), 64e3);
 }
 
+TEST(Info, the_backend_decides_the_sequence_and_the_machine) {
+  const auto info = [](const char* backend) {
+    return run_lily({"info", "--model", kModel, "--backend", backend, "--json"});
+  };
+  const Json emulator = Json::parse(info("emulator").output), cpu = Json::parse(info("cpu").output);
+  EXPECT_EQ(emulator.find("machine")->find("backend")->as_string(), "emulator");
+  EXPECT_NE(emulator.find("memory")->find("sequence_bytes")->as_integer(),
+            cpu.find("memory")->find("sequence_bytes")->as_integer());
+  const Outcome cuda = info("cuda");
+  if (cuda.status == 0) {
+    EXPECT_THAT(Json::parse(cuda.output).find("machine")->find("device")->as_string(), HasSubstr("GPU 0"));
+  } else {
+    EXPECT_THAT(cuda.errors, HasSubstr("backend cuda: "));
+  }
+  EXPECT_THAT(info("tpu").errors, HasSubstr("unknown backend 'tpu'"));
+}
+
 TEST(Info, kv_format_and_context_decide_the_sequence) {
   const auto sequence_bytes = [](const char* context, const char* kv) {
     const Outcome outcome = run_lily({"info", "--model", kModel, "--context", context, "--kv", kv, "--json"});

@@ -73,6 +73,8 @@ class Device {
   // Threadgroups that run at once: kernels that split their work evenly make this many.
   virtual uint multiprocessors() const = 0;
   virtual backend::MachineLimits measure_limits() = 0;
+  // Bytes that were free when it was opened.
+  virtual std::uint64_t memory() const = 0;
 
   // Zeroed, aligned to 256 bytes. Throws Error(out_of_memory) naming `what` and the size.
   virtual DeviceMemory allocate(std::size_t bytes, const char* what) = 0;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "backend/decode_traffic.hpp"
+#include "backend/gpu/select.hpp"
 #include "backend/gpu/token_stream.hpp"
 #include "backend/step_arguments.hpp"
 #include "lily/error.hpp"
@@ -12,8 +13,10 @@
 namespace lily::gpu {
 namespace {
 
-// Tokens of a prompt that go through a layer together: buffers of 100 MB for the 35B model.
-constexpr int kChunk = 512;
+SequenceShape shape_of(int capacity, KvFormat kv, uint multiprocessors) {
+  const uint rows = std::min(static_cast<uint>(std::max(capacity, 1)), prefill_rows(multiprocessors));
+  return {capacity, rows, kv, multiprocessors};
+}
 
 class GpuBackend final : public backend::Backend {
  public:
@@ -36,6 +39,7 @@ class GpuBackend final : public backend::Backend {
     return GpuSequence::bytes(dims_, shape(capacity));
   }
   std::uint64_t weight_bytes() const override { return weights_.arena.bytes(); }
+  std::uint64_t memory() const override { return device_->memory(); }
 
   void prefill(backend::Sequence& sequence, std::span<const TokenId> tokens, std::span<float> logits,
                const backend::PrefillControl& control) override;
@@ -48,10 +52,8 @@ class GpuBackend final : public backend::Backend {
   }
 
   backend::DecodeTraffic decode_traffic(int position) const override {
-    // Codes come with a float per group of 64.
-    const double kv_bytes = kv_ == KvFormat::int8 ? 1 + sizeof(float) / 64.0 : sizeof(half);
-    return backend::decode_traffic(*checkpoint_, {.kv_bytes = kv_bytes, .window_bytes = sizeof(float)},
-                                   position);
+    return backend::decode_traffic(
+        *checkpoint_, {.kv_bytes = kv_value_bytes(kv_), .window_bytes = sizeof(float)}, position);
   }
   backend::MachineLimits measure_limits() override { return device_->measure_limits(); }
 
@@ -60,10 +62,7 @@ class GpuBackend final : public backend::Backend {
     ThreadPool pool(threads > 0 ? threads : available_cores());
     return load_weights(*checkpoint_, *device_, pool, progress);
   }
-  SequenceShape shape(int capacity) const {
-    const int rows = std::clamp(capacity, 1, kChunk);
-    return {capacity, static_cast<uint>(rows), kv_, device_->multiprocessors()};
-  }
+  SequenceShape shape(int capacity) const { return shape_of(capacity, kv_, device_->multiprocessors()); }
 
   GpuSequence& check(backend::Sequence& sequence, std::span<const TokenId> tokens,
                      std::span<float> logits) const;
@@ -183,6 +182,13 @@ void GpuBackend::decode(backend::Sequence& sequence, TokenId token, std::span<fl
 }
 
 }  // namespace
+
+std::uint64_t sequence_bytes(const model::Dimensions& dims, int capacity, KvFormat kv, uint multiprocessors) {
+  return GpuSequence::bytes(dims, shape_of(capacity, kv, multiprocessors));
+}
+
+// Codes come with a float per group of 64.
+double kv_value_bytes(KvFormat kv) { return kv == KvFormat::int8 ? 1 + sizeof(float) / 64.0 : sizeof(half); }
 
 std::unique_ptr<backend::Backend> open_gpu_backend(std::unique_ptr<Device> device,
                                                    std::shared_ptr<const checkpoint::Checkpoint> checkpoint,

@@ -16,4 +16,9 @@ std::unique_ptr<backend::Backend> open_gpu_backend(std::unique_ptr<Device> devic
                                                    std::shared_ptr<const checkpoint::Checkpoint> checkpoint,
                                                    KvFormat kv, int threads, const Progress& progress);
 
+// What a sequence of that backend takes on a device with so many multiprocessors.
+std::uint64_t sequence_bytes(const model::Dimensions& dims, int capacity, KvFormat kv, uint multiprocessors);
+// Of its cache, per cached value.
+double kv_value_bytes(KvFormat kv);
+
 }  // namespace lily::gpu

@@ -19,6 +19,12 @@ namespace {
 
 double gib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
+std::size_t free_memory() {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "reading the free memory");
+  return free;
+}
+
 // A plan captured into a graph: one launch for all its kernels.
 class GraphPlan final : public PreparedPlan {
  public:
@@ -56,7 +62,7 @@ class GraphPlan final : public PreparedPlan {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice() : gpu_(current_gpu()), stream_(new_stream()), launcher_(gpu_) {
+  CudaDevice() : gpu_(current_gpu()), stream_(new_stream()), launcher_(gpu_), memory_(free_memory()) {
     for (Event& event : marks_) event = new_event(false);
   }
 
@@ -64,6 +70,7 @@ class CudaDevice final : public Device {
     return fmt::format("cuda ({}, {} multiprocessors)", gpu_.name, gpu_.multiprocessors);
   }
   uint multiprocessors() const override { return static_cast<uint>(gpu_.multiprocessors); }
+  std::uint64_t memory() const override { return memory_; }
   backend::MachineLimits measure_limits() override {
     make_current(gpu_);
     return {.stream_gb_per_s = copy_speed(stream_.get()), .int8_tera_ops = 0};
@@ -127,6 +134,7 @@ class CudaDevice final : public Device {
   Gpu gpu_;
   Stream stream_;
   Launcher launcher_;
+  std::uint64_t memory_;
   std::array<Event, kMarks> marks_;
   Mark next_mark_ = 0;
 };
@@ -137,10 +145,8 @@ DeviceMemory CudaDevice::allocate(std::size_t bytes, const char* what) {
   const cudaError_t result = cudaMalloc(&address, bytes);
   if (result == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    std::size_t free = 0, total = 0;
-    check(cudaMemGetInfo(&free, &total), "reading the free memory");
     throw Error(ErrorKind::out_of_memory, fmt::format("{}: {:.2f} GiB are needed, {} has {:.2f} GiB free",
-                                                      what, gib(bytes), gpu_.text(), gib(free)));
+                                                      what, gib(bytes), gpu_.text(), gib(free_memory())));
   }
   check(result, fmt::format("allocating {} bytes for {}", bytes, what));
   DeviceMemory memory{address, bytes, [](void* block, std::size_t /*bytes*/) {
@@ -160,6 +166,12 @@ DeviceMemory CudaDevice::allocate_shared(std::size_t bytes, const char* what) {
 }
 
 }  // namespace
+
+GpuMemory describe_gpu() {
+  const Gpu gpu = find_gpu();
+  make_current(gpu);
+  return {gpu.text(), free_memory(), static_cast<uint>(gpu.multiprocessors)};
+}
 
 std::unique_ptr<Device> open_device() { return std::make_unique<CudaDevice>(); }
 

@@ -4,9 +4,16 @@
 
 namespace lily::gpu::cuda {
 
-std::unique_ptr<Device> open_device() {
+namespace {
+
+[[noreturn]] void refuse() {
   throw Error(ErrorKind::unsupported,
               "backend cuda: this build has no CUDA driver, because CMake found no nvcc");
 }
+
+}  // namespace
+
+GpuMemory describe_gpu() { refuse(); }
+std::unique_ptr<Device> open_device() { refuse(); }
 
 }  // namespace lily::gpu::cuda

@@ -12,15 +12,13 @@
 #include <vector>
 
 #include "backend/gpu/emulator/kernels.hpp"
+#include "base/machine_memory.hpp"
 #include "lily/error.hpp"
 
 namespace lily::gpu::emulator {
 namespace {
 
 constexpr std::align_val_t kAlignment{256};
-
-// Few, so that small models fill them; enough that every kernel is split.
-constexpr uint kMultiprocessors = 4;
 
 // How fast all threads read memory that no cache holds: the limit that a decode step could reach here. There
 // is no matrix unit, so that limit stays 0.
@@ -77,10 +75,14 @@ class EmulatedDevice final : public Device {
     return {.stream_gb_per_s = read_memory(pool_), .int8_tera_ops = 0};
   }
 
+  std::uint64_t memory() const override { return machine_memory(); }
+
   void run(const Plan& plan) override {
     for (const std::size_t i : order_of(plan)) {
       const Dispatch& dispatch = plan.dispatches()[i];
-      emulator::run(kernel(dispatch.kernel), dispatch.arguments.data(), dispatch.grid, order_,
+      Kernel prefetching = kernel(dispatch.kernel);
+      prefetching.tile_blocks = dispatch.tile_blocks;
+      emulator::run(prefetching, dispatch.arguments.data(), dispatch.grid, order_,
                     pool_.size() > 1 ? &pool_ : nullptr);
     }
   }

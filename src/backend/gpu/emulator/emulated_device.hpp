@@ -8,6 +8,9 @@
 
 namespace lily::gpu::emulator {
 
+// Few, so that small models fill them; enough that every kernel is split.
+constexpr uint kMultiprocessors = 4;
+
 // `threads` run the threadgroups of one dispatch.
 std::unique_ptr<Device> open_device(int threads, LaneOrder order = LaneOrder::forward);
 
