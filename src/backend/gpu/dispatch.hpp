@@ -16,17 +16,18 @@ struct Grid {
 
 constexpr std::size_t kMaxArgumentBytes = 256;
 
-// A kernel, its arguments and its grid.
+// A kernel, its grid and its arguments.
 struct Dispatch {
   KernelId kernel{};
   Grid grid;
+  uint tile_blocks = 0;  // that its threadgroups prefetch into
   alignas(8) std::array<std::byte, kMaxArgumentBytes> arguments{};
 };
 
 template <class Arguments>
 Dispatch make_dispatch(const Arguments& arguments, Grid grid) {
   static_assert(sizeof(Arguments) <= kMaxArgumentBytes);
-  Dispatch dispatch{KernelOf<Arguments>::kId, grid, {}};
+  Dispatch dispatch{KernelOf<Arguments>::kId, grid, tile_blocks_used(arguments), {}};
   std::memcpy(dispatch.arguments.data(), &arguments, sizeof arguments);
   return dispatch;
 }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/gpu/cuda/kernels/hopper_bodies.hpp"
 #include "lily/error.hpp"
 
@@ -60,7 +62,11 @@ void Launcher::launch(const Dispatch& dispatch, cudaStream_t stream) const {
   cudaLaunchConfig_t config{};
   config.gridDim = {grid.x, grid.y, grid.z};
   config.blockDim = {kernel.body.threads, 1, 1};
-  config.dynamicSmemBytes = kernel.tile_bytes;
+  // What a block does not use lets the next kernel's weights come early.
+  config.dynamicSmemBytes =
+      dispatch.tile_blocks == 0
+          ? kernel.tile_bytes
+          : std::min(kernel.tile_bytes, std::size_t{dispatch.tile_blocks} * WeightBlock::bytes);
   config.stream = stream;
   config.attrs = &overlap;
   config.numAttrs = kernel.overlaps ? 1 : 0;

@@ -32,28 +32,30 @@ GPU_KERNEL(ExpertGateUp) {
   uint parts = blocks_of(a.inputs) * a.planes, tiles = a.expert_size / 16, shared_tiles = a.shared_size / 16;
   uint pairs = a.picks * tiles + shared_tiles;
   uint first = t.group.x * a.pairs_per_group, count = min(a.pairs_per_group, pairs - first);
-  allow_next();
   prefetch_begin(s.barrier, t);
+  group_barrier();
   wait_for_previous();
+  // The last simdgroup, which has no inputs to prepare, chooses and fetches: gate of a pair in slot 2 i, up
+  // in slot 2 i + 1.
   if (t.simd == simds - 1) {
     uint expert;
     float weight;
     choose_experts(a.logits + ulong(t.group.y) * a.logits_stride, a.experts, a.picks, t.lane, expert, weight);
     if (t.lane < a.picks) s.expert[t.lane] = expert;
+    simd_sync();
+    if (t.lane == 0) {
+      for (uint i = 0; i < 2 * count; ++i) {
+        prefetch_tile(s.barrier, i * parts,
+                      pair_tile(a.gate, a.up, a.shared_gate, a.shared_up, s.expert, i, first + i / 2, a.picks,
+                                tiles, parts),
+                      parts);
+      }
+      prefetch_end(s.barrier);
+    }
   }
   prepare_normed(a.x + ulong(t.group.y) * a.inputs, a.factor, a.inputs, ExpertGateUp::threads, t, s.codes,
                  s.groups, s.squares);
-  group_barrier();
-  // Gate of a pair in slot 2 i, up in slot 2 i + 1.
-  if (t.index == 0) {
-    for (uint i = 0; i < 2 * count; ++i) {
-      prefetch_tile(s.barrier, i * parts,
-                    pair_tile(a.gate, a.up, a.shared_gate, a.shared_up, s.expert, i, first + i / 2, a.picks,
-                              tiles, parts),
-                    parts);
-    }
-    prefetch_end(s.barrier);
-  }
+  allow_next();  // not earlier: ExpertDown relies on the logits being there when it starts
   group_barrier();
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps);
   tile_ready(s.barrier);
@@ -84,8 +86,8 @@ GPU_KERNEL(ExpertDown) {
   uint inputs = a.picks * blocks + shared_blocks, tile = t.group.x, tiles = a.rows / 16;
   uint parts = blocks * a.planes, shared_parts = shared_blocks * a.planes;
   prefetch_begin(s.barrier, t);
-  wait_for_previous();
-  allow_next();  // not earlier: the next projection's weights would compete with these
+  // The experts are chosen and their weights on their way before ExpertGateUp, the dispatch before this one,
+  // has ended: it allows this one only when what came before it, the logits, is complete.
   if (t.simd == 0) {
     in<float> logits = a.logits + ulong(t.group.y) * a.logits_stride;
     uint expert;
@@ -96,16 +98,19 @@ GPU_KERNEL(ExpertDown) {
       s.weight[t.lane] = weight;
     }
     if (t.lane == a.picks) s.weight[a.picks] = sigmoid(logits[a.gate_row]);
-  }
-  group_barrier();
-  if (t.index == 0) {
-    for (uint slot = 0; slot <= a.picks; ++slot) {
-      in<uchar> from =
-          down_tile(a.down, a.shared_down, s.expert, slot, a.picks, tile, tiles, parts, shared_parts);
-      prefetch_tile(s.barrier, slot * parts, from, slot < a.picks ? parts : shared_parts);
+    simd_sync();
+    if (t.lane == 0) {
+      for (uint slot = 0; slot <= a.picks; ++slot) {
+        in<uchar> from =
+            down_tile(a.down, a.shared_down, s.expert, slot, a.picks, tile, tiles, parts, shared_parts);
+        prefetch_tile(s.barrier, slot * parts, from, slot < a.picks ? parts : shared_parts);
+      }
+      prefetch_end(s.barrier);
     }
-    prefetch_end(s.barrier);
   }
+  wait_for_previous();
+  allow_next();  // not earlier: the next projection's weights would compete with these
+  group_barrier();
   in<float> activations = a.activations + ulong(t.group.y) * (a.picks * a.expert_size + a.shared_size);
   for (uint e = t.index; e < inputs * 32; e += ExpertDown::threads) {
     uint slot = min(e / (blocks * 32), a.picks), in_slot = e - slot * blocks * 32;

@@ -39,6 +39,25 @@ constexpr uint tile_blocks() {
   }
 }
 
+// How many of them a threadgroup with these arguments prefetches into at most: room that is not taken lets
+// the next dispatch begin on the same multiprocessor.
+template <class Arguments>
+uint tile_blocks_used(const Arguments& a) {
+  if constexpr (tile_blocks<Arguments>() == 0) {
+    return 0;
+  } else {
+    const auto divide_up = [](uint n, uint by) { return (n + by - 1) / by; };
+    const auto blocks = [&](uint inputs) { return divide_up(inputs, WeightBlock::inputs) * a.planes; };
+    if constexpr (requires { a.pairs_per_group; }) {
+      return 2 * a.pairs_per_group * blocks(a.inputs);
+    } else if constexpr (requires { a.picks; }) {
+      return a.picks * blocks(a.expert_size) + blocks(a.shared_size);
+    } else {
+      return divide_up(a.tiles, a.groups) * blocks(a.inputs);
+    }
+  }
+}
+
 // What a driver needs to launch a kernel; the grid comes with each dispatch.
 struct KernelInfo {
   std::string_view name;

@@ -39,7 +39,8 @@ struct ExpertGateUp {
 };
 
 // residual += sum over slots of weight * (down activations); the shared expert's weight is the sigmoid of
-// logit `gate_row`. Grid: (rows / 16, tokens); every slot's inputs are padded to whole blocks.
+// logit `gate_row`. Grid: (rows / 16, tokens); every slot's inputs are padded to whole blocks. Comes right
+// after ExpertGateUp with the same logits: it reads them before its wait_for_previous.
 struct ExpertDown {
   enum : uint { threads = 512, max_experts = 256, max_picks = 8, max_blocks = 18, tile_blocks = 36 };
   in<uchar> down;         // [experts][rows / 16][blocks of expert_size][planes]
