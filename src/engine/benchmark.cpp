@@ -79,8 +79,8 @@ class Benchmark {
         logits_(static_cast<std::size_t>(vocabulary())) {}
 
   BenchmarkRow measure(int prompt, int depth) {
-    warm_up(prompt);
     const auto sequence = model_.backend->new_sequence(depth + prompt + steps_ + 1);
+    warm_up(*sequence, prompt);
     if (depth > 0) read(*sequence, 0, depth, "reading up to the depth");
 
     Measured measured;
@@ -146,11 +146,12 @@ class Benchmark {
     model_.backend->prefill(sequence, engine::synthetic_ids(first, count, vocabulary()), logits_, control);
   }
 
-  void warm_up(int prompt) {
-    const int count = std::min(prompt, kWarmUpTokens);
-    const auto sequence = model_.backend->new_sequence(count + 2);
-    read(*sequence, 0, count, "warm-up");
-    for (int step = 0; step < 2; ++step) model_.backend->decode(*sequence, best(), logits_);
+  // In the sequence that is measured, so that steps it records once are recorded.
+  void warm_up(backend::Sequence& sequence, int prompt) {
+    read(sequence, 0, std::min(prompt, kWarmUpTokens), "warm-up");
+    std::vector<TokenId> ids{best()};
+    decode_segment(sequence, steps_ - 1, ids);
+    sequence.reset();
   }
 
   BenchmarkRow row(int prompt, int depth, const Measured& measured) const {
