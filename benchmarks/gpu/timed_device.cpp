@@ -18,7 +18,7 @@ double seconds_of(Work&& work) {
 
 constexpr double kRows = WeightBlock::rows, kBlockBytes = WeightBlock::bytes, kStateRow = DeltaStep::dim;
 
-double blocks_of(uint inputs) { return (inputs + WeightBlock::inputs - 1) / WeightBlock::inputs; }
+uint divide_up(uint n, uint by) { return (n + by - 1) / by; }
 
 template <class Arguments>
 Arguments arguments_of(const Dispatch& dispatch) {
@@ -28,13 +28,15 @@ Arguments arguments_of(const Dispatch& dispatch) {
 }
 
 double matrix_bytes(double tiles, uint inputs, uint planes) {
-  return tiles * blocks_of(inputs) * planes * kBlockBytes;
+  return tiles * divide_up(inputs, WeightBlock::inputs) * planes * kBlockBytes;
 }
 
 // Weights and states only: what is large in a decoded token.
 double bytes_of(const Dispatch& dispatch) {
   const auto matrix = [](const auto& a) { return matrix_bytes(a.tiles, a.inputs, a.planes); };
-  const auto head = [](const auto& a) { return matrix_bytes((a.rows + 15) / 16, a.inputs, a.planes); };
+  const auto head = [](const auto& a) {
+    return matrix_bytes(divide_up(a.rows, WeightBlock::rows), a.inputs, a.planes);
+  };
   switch (dispatch.kernel) {
     case KernelId::NormProject_id:
       return matrix(arguments_of<NormProject>(dispatch));

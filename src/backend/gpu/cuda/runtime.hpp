@@ -13,11 +13,11 @@ namespace lily::gpu::cuda {
 void check(cudaError_t result, std::string_view what);
 
 // Handles that free themselves; errors then have been seen elsewhere.
-template <auto destroy>
+template <auto kDestroy>
 struct Destroy {
   template <class Handle>
   void operator()(Handle handle) const {
-    static_cast<void>(destroy(handle));
+    static_cast<void>(kDestroy(handle));
   }
 };
 using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy<cudaStreamDestroy>>;
