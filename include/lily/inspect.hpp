@@ -34,6 +34,9 @@ struct MemoryPlan {
   int context = 0;
   std::uint64_t weight_bytes = 0;
   std::uint64_t sequence_bytes = 0;
+  // Of these, on a GPU: room for the tokens of a prompt that go through a layer together. It is bounded,
+  // however long the context. On a CPU such room is taken when it is needed, and 0 here.
+  std::uint64_t activation_bytes = 0;
   std::uint64_t total_bytes = 0;
   std::uint64_t machine_bytes = 0;  // memory this process may use; of a GPU, what is free
   bool fits = false;

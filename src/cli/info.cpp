@@ -37,6 +37,7 @@ Json memory_to_json(const MemoryPlan& plan) {
   json.set("context", Json::integer(plan.context));
   json.set("weight_bytes", integer(plan.weight_bytes));
   json.set("sequence_bytes", integer(plan.sequence_bytes));
+  json.set("activation_bytes", integer(plan.activation_bytes));
   json.set("total_bytes", integer(plan.total_bytes));
   json.set("machine_bytes", integer(plan.machine_bytes));
   json.set("fits", Json::boolean(plan.fits));
@@ -97,6 +98,7 @@ void print_report(const Inspection& inspection) {
   write_output(fmt::format("memory at context {}\n", memory.context));
   print_line("weights", size(memory.weight_bytes));
   print_line("one sequence", size(memory.sequence_bytes));
+  if (memory.activation_bytes > 0) print_line("  of these activations", size(memory.activation_bytes));
   print_line("together", fmt::format("{} of {}: {}", size(memory.total_bytes), size(memory.machine_bytes),
                                      memory.fits ? "fits" : "does not fit"));
 

@@ -66,6 +66,7 @@ CheckpointReport report(const checkpoint::Checkpoint& checkpoint) {
 // How the backend that runs this checkpoint stores a sequence.
 struct SequenceReport {
   std::uint64_t bytes = 0;
+  std::uint64_t activation_bytes = 0;
   backend::StateFormat format;
 };
 
@@ -78,24 +79,29 @@ SequenceReport sequence_report(const checkpoint::Checkpoint& checkpoint, const s
                   "this checkpoint runs on the reference backend, which has no int8 cache");
     }
     return {.bytes = reference::ReferenceSequence::bytes(dims, context, available_cores()),
+            .activation_bytes = 0,
             .format = {.kv_bytes = sizeof(float), .window_bytes = sizeof(float)}};
   }
   if (backend == "cuda" || backend == "emulator") {
-    return {.bytes = gpu::sequence_bytes(dims, context, kv, machine.multiprocessors),
+    const gpu::SequenceMemory memory = gpu::sequence_memory(dims, context, kv, machine.multiprocessors);
+    return {.bytes = memory.total,
+            .activation_bytes = memory.activations,
             .format = {.kv_bytes = gpu::kv_value_bytes(kv), .window_bytes = sizeof(float)}};
   }
   const auto values_per_token = static_cast<double>(model::state_sizes(dims).kv_per_token);
   const auto kv_bytes = static_cast<double>(cpu::CpuSequence::kv_bytes_per_token(dims, kv));
   return {.bytes = cpu::CpuSequence::bytes(dims, context, kv),
+          .activation_bytes = 0,
           .format = {.kv_bytes = kv_bytes / values_per_token, .window_bytes = sizeof(float)}};
 }
 
-MemoryPlan plan(const checkpoint::Checkpoint& checkpoint, int context, std::uint64_t sequence_bytes,
+MemoryPlan plan(const checkpoint::Checkpoint& checkpoint, int context, const SequenceReport& sequence,
                 std::uint64_t memory) {
   MemoryPlan plan;
   plan.context = context;
   plan.weight_bytes = backend::stored_weight_bytes(checkpoint);
-  plan.sequence_bytes = sequence_bytes;
+  plan.sequence_bytes = sequence.bytes;
+  plan.activation_bytes = sequence.activation_bytes;
   plan.total_bytes = plan.weight_bytes + plan.sequence_bytes;
   plan.machine_bytes = memory;
   plan.fits = plan.total_bytes <= plan.machine_bytes;
@@ -132,7 +138,7 @@ Inspection inspect(const InspectOptions& options) {
   inspection.dimensions = dimension_table(dims);
   inspection.checkpoint = report(*checkpoint);
   inspection.vocabulary_size = static_cast<int>(TextProtocol::open(options.model)->vocabulary_size());
-  inspection.memory = plan(*checkpoint, context, sequence.bytes, machine.memory);
+  inspection.memory = plan(*checkpoint, context, sequence, machine.memory);
   inspection.step = step_cost(*checkpoint, sequence.format);
   inspection.machine = {.backend = backend,
                         .device = machine.device,

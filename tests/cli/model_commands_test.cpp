@@ -69,6 +69,7 @@ TEST(Info, the_backend_decides_the_sequence_and_the_machine) {
   EXPECT_EQ(emulator.find("machine")->find("backend")->as_string(), "emulator");
   EXPECT_NE(emulator.find("memory")->find("sequence_bytes")->as_integer(),
             cpu.find("memory")->find("sequence_bytes")->as_integer());
+  EXPECT_EQ(cpu.find("memory")->find("activation_bytes")->as_integer(), 0);
   const Outcome cuda = info("cuda");
   if (cuda.status == 0) {
     EXPECT_THAT(Json::parse(cuda.output).find("machine")->find("device")->as_string(), HasSubstr("GPU 0"));
@@ -89,6 +90,17 @@ TEST(Info, kv_format_and_context_decide_the_sequence) {
   EXPECT_EQ(sequence_bytes("3072", "f16") - sequence_bytes("1536", "f16"), 1536 * 2 * kValuesPerToken);
   EXPECT_EQ(sequence_bytes("3072", "int8") - sequence_bytes("1536", "int8"),
             1536 * kValuesPerToken * 17 / 16);
+}
+
+TEST(Info, activations_on_a_gpu_are_bounded) {
+  const auto activation_bytes = [](const char* context) {
+    const Outcome outcome =
+        run_lily({"info", "--model", kModel, "--backend", "emulator", "--context", context, "--json"});
+    return *Json::parse(outcome.output).find("memory")->find("activation_bytes")->as_integer();
+  };
+  EXPECT_GT(activation_bytes("3072"), 0);
+  EXPECT_LT(activation_bytes("16"), activation_bytes("3072"));
+  EXPECT_EQ(activation_bytes("1536"), activation_bytes("3072"));
 }
 
 TEST(Info, refuses_a_context_beyond_the_models) {

@@ -36,7 +36,7 @@ class GpuBackend final : public backend::Backend {
     return std::make_unique<GpuSequence>(*device_, dims_, shape(capacity));
   }
   std::uint64_t sequence_bytes(int capacity) const override {
-    return GpuSequence::bytes(dims_, shape(capacity));
+    return GpuSequence::memory(dims_, shape(capacity)).total;
   }
   std::uint64_t weight_bytes() const override { return weights_.arena.bytes(); }
   std::uint64_t memory() const override { return device_->memory(); }
@@ -183,8 +183,9 @@ void GpuBackend::decode(backend::Sequence& sequence, TokenId token, std::span<fl
 
 }  // namespace
 
-std::uint64_t sequence_bytes(const model::Dimensions& dims, int capacity, KvFormat kv, uint multiprocessors) {
-  return GpuSequence::bytes(dims, shape_of(capacity, kv, multiprocessors));
+SequenceMemory sequence_memory(const model::Dimensions& dims, int capacity, KvFormat kv,
+                               uint multiprocessors) {
+  return GpuSequence::memory(dims, shape_of(capacity, kv, multiprocessors));
 }
 
 // Codes come with a float per group of 64.

@@ -5,6 +5,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/gpu/device.hpp"
+#include "backend/gpu/sequence_memory.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "lily/engine.hpp"
 
@@ -17,7 +18,8 @@ std::unique_ptr<backend::Backend> open_gpu_backend(std::unique_ptr<Device> devic
                                                    KvFormat kv, int threads, const Progress& progress);
 
 // What a sequence of that backend takes on a device with so many multiprocessors.
-std::uint64_t sequence_bytes(const model::Dimensions& dims, int capacity, KvFormat kv, uint multiprocessors);
+SequenceMemory sequence_memory(const model::Dimensions& dims, int capacity, KvFormat kv,
+                               uint multiprocessors);
 // Of its cache, per cached value.
 double kv_value_bytes(KvFormat kv);
 

@@ -160,13 +160,13 @@ GpuSequence::GpuSequence(Device& device, const model::Dimensions& dims, const Se
   prompt_words_.reserve(prompt_words(shape));
 }
 
-std::uint64_t GpuSequence::bytes(const model::Dimensions& dims, const SequenceShape& shape) {
-  Allocator count(nullptr);
-  const StateBuffers state(count, dims, shape);
-  const PassBuffers pass(count, dims, shape);
-  const PrefillBuffers prefill(count, dims, shape);
-  const SampleBuffers sample(count, dims, shape);
-  return count.bytes();
+SequenceMemory GpuSequence::memory(const model::Dimensions& dims, const SequenceShape& shape) {
+  Allocator others(nullptr), activations(nullptr);
+  const StateBuffers state(others, dims, shape);
+  const SampleBuffers sample(others, dims, shape);
+  const PassBuffers pass(activations, dims, shape);
+  const PrefillBuffers prefill(activations, dims, shape);
+  return {others.bytes() + activations.bytes(), activations.bytes()};
 }
 
 void GpuSequence::reset() noexcept {

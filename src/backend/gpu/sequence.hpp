@@ -7,6 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/gpu/buffer.hpp"
+#include "backend/gpu/sequence_memory.hpp"
 #include "lily/engine.hpp"
 #include "model/dimensions.hpp"
 
@@ -135,7 +136,7 @@ struct SequencePlans {
 class GpuSequence final : public backend::Sequence {
  public:
   GpuSequence(Device& device, const model::Dimensions& dims, const SequenceShape& shape);
-  static std::uint64_t bytes(const model::Dimensions& dims, const SequenceShape& shape);
+  static SequenceMemory memory(const model::Dimensions& dims, const SequenceShape& shape);
 
   void reset() noexcept override;
   void advance(int tokens) {
