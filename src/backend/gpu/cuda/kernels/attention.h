@@ -4,8 +4,8 @@
 // head, so that all query heads of a KV head share its keys and values, and the causal edge crosses few rows.
 // Queries stay in shared memory, sums (64 x 256 floats a warpgroup) in registers. Of a tile of positions,
 // scores come from shared memory, their exponentials become the left operand of the values where they are.
-// Tiles of keys and of values are in two buffers each: the next ones are on their way while one is
-// multiplied.
+// While a tile's scores become weights, the matrix unit multiplies the weights and values of the tile before
+// it; keys and values of the next tile are on their way into the other buffer.
 #pragma once
 
 #include "backend/gpu/cuda/kernels/shapes.h"
@@ -22,13 +22,13 @@ GPU_FN float exp2_of(float x) {
   return y;
 }
 
-// Rows of a KV head from `first` on, `count` of them real, as a tile; zeros beyond.
-GPU_FN void fetch_tile(uint to, const half* rows, uint first, uint count) {
+// Positions `first` on of a KV head's rows, zeros from `end` on, as a tile; nothing if it begins there.
+GPU_FN void fetch_tile(uint to, const half* rows, uint first, uint end) {
   GPU_UNROLL for (uint i = 0; i < Attention128::positions / 8; ++i) {
     uint row = i * 8 + threadIdx.x / 32, chunk = threadIdx.x % 32;
-    bool real = row < count;
+    bool real = first + row < end;
     copy_chunk(to + chunk / 8 * Attention128::tile_panel + swizzled(row, chunk % 8),
-               rows + ulong(first + (real ? row : 0)) * Attention128::dim + chunk * 8, true, real);
+               rows + ulong(real ? first + row : 0) * Attention128::dim + chunk * 8, first < end, real);
   }
 }
 
@@ -79,77 +79,124 @@ GPU_FN void soften(float (&s)[Attention128::positions / 2], RowState& rows, floa
   }
 }
 
+// A warpgroup's way through the positions. Tile t has its keys and its values in buffers t % 2.
+struct Attending {
+  enum : uint { positions = Attention128::positions, steps = positions / 16, dim = Attention128::dim };
+  const half *keys, *values;
+  uint end;  // positions that the block sees
+  uint memory, query, lane;
+  RowState rows;
+  float sums[dim / 2];
+  uint weights[steps][4];
+
+  __device__ __forceinline__ uint key_tile(uint tile) const {
+    return memory + Attention128::keys_at + (tile & 1) * Attention128::tile_bytes;
+  }
+  __device__ __forceinline__ uint value_tile(uint tile) const {
+    return memory + Attention128::values_at + (tile & 1) * Attention128::tile_bytes;
+  }
+  // What the step before asked for is there, and nobody reads what this one will overwrite.
+  __device__ __forceinline__ void next_tiles(uint tile) const {
+    wait_copies<0>();
+    publish_writes();
+    __syncthreads();
+    fetch_tile(key_tile(tile + 1), keys, (tile + 1) * positions, end);
+    fetch_tile(value_tile(tile), values, tile * positions, end);
+    commit_copies();
+  }
+  __device__ __forceinline__ void multiply_keys(float (&s)[positions / 2], uint tile) const {
+    GPU_UNROLL for (uint i = 0; i < dim / 16; ++i) {
+      Product<positions>::set(s, outer_rows(query + i / 4 * Attention128::query_panel) + i % 4 * 2,
+                              outer_rows(key_tile(tile) + i / 4 * Attention128::tile_panel) + i % 4 * 2,
+                              i != 0);
+    }
+    commit_products();
+  }
+  __device__ __forceinline__ void multiply_values(uint tile) {
+    GPU_UNROLL for (uint i = 0; i < steps; ++i) {
+      Product<dim>::add_inner(sums, weights[i],
+                              inner_rows(value_tile(tile) + i * 16 * kRowBytes, Attention128::tile_panel));
+    }
+    commit_products();
+  }
+  __device__ __forceinline__ void pack_weights(const float (&s)[positions / 2]) {
+    GPU_UNROLL for (uint i = 0; i < steps; ++i) {
+      GPU_UNROLL for (uint j = 0; j < 4; ++j) weights[i][j] =
+          half_pack(s[i * 8 + j * 2], s[i * 8 + j * 2 + 1]);
+    }
+  }
+
+  template <bool kMasked>
+  __device__ __forceinline__ void first_tile() {
+    float s[positions / 2], scale[2];
+    next_tiles(0);
+    begin_products();
+    multiply_keys(s, 0);
+    wait_products<0>();
+    soften<kMasked>(s, rows, scale, 0, lane);
+    pack_weights(s);
+  }
+  template <bool kMasked>
+  __device__ __forceinline__ void tile(uint t) {
+    float s[positions / 2], scale[2];
+    next_tiles(t);
+    begin_products();
+    multiply_keys(s, t);
+    multiply_values(t - 1);
+    wait_products<1>();
+    soften<kMasked>(s, rows, scale, t * positions, lane);
+    wait_products<0>();
+    if (__any_sync(~0u, scale[0] != 1.0f || scale[1] != 1.0f)) {
+      GPU_UNROLL for (uint i = 0; i < dim / 2; ++i) sums[i] *= scale[i >> 1 & 1];
+    }
+    pack_weights(s);
+  }
+};
+
 // The block's rows of one KV head; pointers are at the KV head's first query head.
 GPU_FN void attend(const float* queries, const half* keys, const half* values, const float* gates, float* y,
                    uint first_row, uint tokens, uint heads, uint group, uint stride, uint position) {
-  constexpr uint kPositions = Attention128::positions, kDim = Attention128::dim, kSteps = kPositions / 16;
+  constexpr uint kPositions = Attention128::positions, kDim = Attention128::dim;
   const uint lane = threadIdx.x & 31, warpgroup = threadIdx.x / 128, memory = shared_address(hopper_memory);
   const uint row_count = tokens * group;
   const uint own = first_row + warpgroup * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;  // and own + 8
   const uint end = position + (min(first_row + Attention128::rows, row_count) - 1) / group + 1;
-  // Positions that all rows of the block see.
-  const uint common = position + first_row / group + 1;
-  RowState rows;
+  const uint tiles = (end + kPositions - 1) / kPositions;
+  // Tiles of which all rows of the block see all positions.
+  const uint open = (position + first_row / group + 1) / kPositions;
+  Attending a;
+  a.keys = keys;
+  a.values = values;
+  a.end = end;
+  a.memory = memory;
+  a.query = memory + warpgroup * Attention128::panels * Attention128::query_panel;
+  a.lane = lane;
   GPU_UNROLL for (uint h = 0; h < 2; ++h) {
-    rows.largest[h] = -1e30f;
-    rows.sum[h] = 0.0f;
-    rows.end[h] = position + min(own + h * 8, row_count - 1) / group + 1;
+    a.rows.largest[h] = -1e30f;
+    a.rows.sum[h] = 0.0f;
+    a.rows.end[h] = position + min(own + h * 8, row_count - 1) / group + 1;
   }
-  fetch_tile(memory + Attention128::keys_at, keys, 0, end);
-  fetch_tile(memory + Attention128::values_at, values, 0, end);
+  GPU_UNROLL for (uint i = 0; i < kDim / 2; ++i) a.sums[i] = 0.0f;
+  fetch_tile(a.key_tile(0), keys, 0, end);
   commit_copies();
   put_queries(queries, first_row, row_count, heads, group);
-
-  float sums[kDim / 2];
-  GPU_UNROLL for (uint i = 0; i < kDim / 2; ++i) sums[i] = 0.0f;
-  const uint query = memory + warpgroup * Attention128::panels * Attention128::query_panel;
-  uint buffer = 0;
-  for (uint first = 0; first < end; first += kPositions, buffer ^= 1) {
-    const uint key = memory + Attention128::keys_at + buffer * Attention128::tile_bytes;
-    const uint value = memory + Attention128::values_at + buffer * Attention128::tile_bytes;
-    wait_copies<0>();
-    publish_writes();
-    __syncthreads();
-    if (first + kPositions < end) {
-      const uint other = (buffer ^ 1) * Attention128::tile_bytes, left = end - first - kPositions;
-      fetch_tile(memory + Attention128::keys_at + other, keys, first + kPositions, left);
-      fetch_tile(memory + Attention128::values_at + other, values, first + kPositions, left);
-      commit_copies();
-    }
-
-    float s[kPositions / 2];
-    begin_products();
-    GPU_UNROLL for (uint i = 0; i < kDim / 16; ++i) {
-      Product<kPositions>::set(s, outer_rows(query + i / 4 * Attention128::query_panel) + i % 4 * 2,
-                               outer_rows(key + i / 4 * Attention128::tile_panel) + i % 4 * 2, i != 0);
-    }
-    commit_products();
-    wait_products<0>();
-    float scale[2];
-    if (first + kPositions > common) {
-      soften<true>(s, rows, scale, first, lane);
-    } else {
-      soften<false>(s, rows, scale, first, lane);
-    }
-    if (__any_sync(~0u, scale[0] != 1.0f || scale[1] != 1.0f)) {
-      GPU_UNROLL for (uint i = 0; i < kDim / 2; ++i) sums[i] *= scale[i >> 1 & 1];
-    }
-    uint weights[kSteps][4];
-    GPU_UNROLL for (uint i = 0; i < kSteps; ++i) {
-      GPU_UNROLL for (uint j = 0; j < 4; ++j) weights[i][j] =
-          half_pack(s[i * 8 + j * 2], s[i * 8 + j * 2 + 1]);
-    }
-    begin_products();
-    GPU_UNROLL for (uint i = 0; i < kSteps; ++i) {
-      Product<kDim>::add_inner(sums, weights[i],
-                               inner_rows(value + i * 16 * kRowBytes, Attention128::tile_panel));
-    }
-    commit_products();
-    wait_products<0>();
+  if (open > 0) {
+    a.first_tile<false>();
+  } else {
+    a.first_tile<true>();
   }
+  uint tile = 1;
+  for (; tile < open; ++tile) a.tile<false>(tile);
+  for (; tile < tiles; ++tile) a.tile<true>(tile);
+  wait_copies<0>();
+  publish_writes();
+  __syncthreads();
+  begin_products();
+  a.multiply_values(tiles - 1);
+  wait_products<0>();
 
   GPU_UNROLL for (uint h = 0; h < 2; ++h) {
-    float sum = rows.sum[h];
+    float sum = a.rows.sum[h];
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
     const uint r = own + h * 8;
@@ -160,8 +207,8 @@ GPU_FN void attend(const float* queries, const half* keys, const half* values, c
       float* to = y + (ulong(token) * heads + head) * kDim + column;
       GPU_UNROLL for (uint n = 0; n < kDim / 8; ++n) {
         float2 g = *reinterpret_cast<const float2*>(gate + n * 8);
-        *reinterpret_cast<float2*>(to + n * 8) = float2{sums[n * 4 + h * 2] * inverse * sigmoid(g.x),
-                                                        sums[n * 4 + h * 2 + 1] * inverse * sigmoid(g.y)};
+        *reinterpret_cast<float2*>(to + n * 8) = float2{a.sums[n * 4 + h * 2] * inverse * sigmoid(g.x),
+                                                        a.sums[n * 4 + h * 2 + 1] * inverse * sigmoid(g.y)};
       }
     }
   }
