@@ -48,19 +48,24 @@ void print_table_head() {
                            "digest"));
 }
 
+// Not every backend's arithmetic has a measured limit.
+std::string prefill_share(const BenchmarkRow& row) {
+  return row.int8_tera_ops > 0 ? fmt::format("{:.0f}%", 100 * row.prefill_limit_share) : "-";
+}
+
 void print_table_row(const BenchmarkRow& row) {
-  write_output(fmt::format("{:>8} {:>8} {:>14.1f} {:>7.0f}% {:>13.1f} {:>7.0f}% {:>9.2f} {:>9.2f}  {}\n",
-                           row.prompt_tokens, row.depth, row.prefill_tok_s, 100 * row.prefill_limit_share,
+  write_output(fmt::format("{:>8} {:>8} {:>14.1f} {:>8} {:>13.1f} {:>7.0f}% {:>9.2f} {:>9.2f}  {}\n",
+                           row.prompt_tokens, row.depth, row.prefill_tok_s, prefill_share(row),
                            row.decode_tok_s, 100 * row.limit_share, row.bytes_per_token * 1e-6, row.gb_per_s,
                            row.digest));
 }
 
 void print_table_foot(const BenchmarkRow& row) {
-  write_output(
-      fmt::format("{}; activations {}; kv {}\nmachine: {:.1f} GB/s read, {:.2f} int8 tera operations/s; peak "
-                  "memory {:.2f} GB\n",
-                  row.backend, row.activations, row.kv, row.stream_gb_per_s, row.int8_tera_ops,
-                  static_cast<double>(row.peak_rss_bytes) * 1e-9));
+  const std::string arithmetic =
+      row.int8_tera_ops > 0 ? fmt::format(", {:.2f} int8 tera operations/s", row.int8_tera_ops) : "";
+  write_output(fmt::format("{}; activations {}; kv {}\nmachine: {:.1f} GB/s read{}; peak memory {:.2f} GB\n",
+                           row.backend, row.activations, row.kv, row.stream_gb_per_s, arithmetic,
+                           static_cast<double>(row.peak_rss_bytes) * 1e-9));
 }
 
 void run_bench(BenchFlags& flags) {
