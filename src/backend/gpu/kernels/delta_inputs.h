@@ -14,14 +14,9 @@ GPU_KERNEL(DeltaInputs) {
   uint part = t.group.x, token = t.group.y * (DeltaInputs::threads / 32) + t.simd;
   if (token >= a.tokens) return;  // a whole simdgroup
   uint channels = (2 * a.key_heads + a.value_heads) * dim, channel = part * dim + t.lane * 4;
-  float u[4], sum = 0.0f;
-  GPU_UNROLL for (uint i = 0; i < 4; ++i) {
-    u[i] = convolve(a.projection, a.window, a.convolution, token, a.position[0], channel + i, channels,
-                    a.stride);
-    sum += u[i] * u[i];
-  }
-  float scale = rsqrt(simd_sum(sum) + 1e-6f);
-  float4 row = float4{u[0], u[1], u[2], u[3]};
+  float4 row =
+      convolve_four(a.projection, a.window, a.convolution, token, a.position[0], channel, channels, a.stride);
+  float scale = rsqrt(simd_sum(dot(row, row)) + 1e-6f);
   if (part < a.key_heads) {
     store4(a.q + (ulong(token) * a.key_heads + part) * dim + t.lane * 4,
            row * (scale * 0.08838834764831845f));  // 1 / sqrt(128)
