@@ -8,7 +8,9 @@
 #include <cmath>
 
 #include "backend/gpu/emulator/emulated_device.hpp"
+#include "backend/gpu/select.hpp"
 #include "backend/reference/reference_backend.hpp"
+#include "gpu/watched_device.hpp"
 #include "lily/error.hpp"
 #include "support/fixtures.hpp"
 #include "support/raises.hpp"
@@ -153,6 +155,36 @@ TEST(GpuBackend, AResetSequenceIsAsNew) {
   sequence->reset();
   EXPECT_EQ(sequence->position(), 0);
   EXPECT_EQ(run(*backend, *sequence, ids, 7, 7), first);
+}
+
+// Whatever its length: what a prompt's passes need is written before the first one, nothing is read back or
+// allocated between them, and no more than two are under way.
+TEST(GpuBackend, APromptOfSeveralPassesIsWrittenOnceAndReadOnce) {
+  DeviceCalls calls;
+  const auto backend =
+      open_gpu_backend(std::make_unique<WatchedDevice>(emulator::open_device(1), calls, false),
+                       checkpoint_of(kTinyQ4), KvFormat::f16, 1, {});
+  constexpr int kPasses = 3;
+  const int rows = static_cast<int>(prefill_rows(4)), length = (kPasses - 1) * rows + 100;
+  const auto sequence = backend->new_sequence(length);
+  std::vector<float> logits(512);
+  std::vector<int> progress;
+  backend::PrefillControl control;
+  control.progress = [&](int done, int total) {
+    EXPECT_EQ(total, length);
+    progress.push_back(done);
+    EXPECT_LE(calls.marks - calls.waits, 1);  // the pass that runs; the other one is recorded
+  };
+  DeviceCalls expected = calls;
+  expected.writes += 1;
+  expected.clears += 2;  // a new sequence's states, and the experts' counts
+  expected.runs += kPasses * backend->dimensions().layer_count() + 1;
+  expected.marks += kPasses;
+  expected.waits += kPasses - 1;
+  expected.reads += 1;
+  backend->prefill(*sequence, tokens(length), logits, control);
+  EXPECT_EQ(calls, expected);
+  EXPECT_EQ(progress, (std::vector<int>{rows, 2 * rows, length}));
 }
 
 TEST(GpuBackend, RefusesWhatDoesNotFit) {

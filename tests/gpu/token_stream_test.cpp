@@ -11,6 +11,7 @@
 #include "engine/sampler.hpp"
 #include "engine/token_source.hpp"
 #include "gpu/watched_device.hpp"
+#include "lily/engine.hpp"
 #include "lily/error.hpp"
 #include "support/fixtures.hpp"
 #include "support/raises.hpp"
@@ -30,8 +31,8 @@ constexpr int kCapacity = 64;
 class TokenStreamTest : public ::testing::Test {
  protected:
   std::unique_ptr<Backend> open(LaneOrder order = LaneOrder::forward, KvFormat kv = KvFormat::f16) {
-    return open_gpu_backend(std::make_unique<testing::WatchedDevice>(emulator::open_device(2, order), calls_),
-                            checkpoint::Checkpoint::open(lily::testing::kTinyQ4), kv, 2, {});
+    return open_gpu_backend(std::make_unique<WatchedDevice>(emulator::open_device(2, order), calls_),
+                            checkpoint::Checkpoint::open(testing::kTinyQ4), kv, 2, {});
   }
 
   // A sequence that has read the prompt; the logits are in logits_.
@@ -70,7 +71,7 @@ class TokenStreamTest : public ::testing::Test {
     return ids;
   }
 
-  testing::DeviceCalls calls_;
+  DeviceCalls calls_;
   std::vector<float> logits_;
   engine::TokenRanges allowed_{500, [](TokenId id) { return id % 7 != 3; }};  // 500 to 511 have no token
   const SamplingSettings greedy_{.temperature = 0};
@@ -177,7 +178,7 @@ TEST_F(TokenStreamTest, ATokenIsOneReplayAndOneMark) {
     const auto tokens = stream(*backend, *sequence, settings, 20);
     tokens->next();
     for (int token = 0; token < 4; ++token) {
-      testing::DeviceCalls expected = calls_;
+      DeviceCalls expected = calls_;
       ++expected.replays;
       ++expected.marks;
       ++expected.waits;
@@ -209,7 +210,7 @@ TEST_F(TokenStreamTest, RunsTwoStepsAheadAndNeverBeyondTheLimit) {
     tokens->next();
     EXPECT_EQ(calls_.replays - before, expected);
   }
-  EXPECT_EQ(lily::testing::raised([&] { tokens->next(); }).kind(), ErrorKind::internal);
+  EXPECT_EQ(testing::raised([&] { tokens->next(); }).kind(), ErrorKind::internal);
 }
 
 TEST_F(TokenStreamTest, RefusesWhatDoesNotFitAndLogitsThatAreNotThere) {
@@ -217,13 +218,13 @@ TEST_F(TokenStreamTest, RefusesWhatDoesNotFitAndLogitsThatAreNotThere) {
   const auto sequence = begin(*backend);
   const int room = kCapacity - static_cast<int>(kPrompt.size());
   const auto kind = [&](int limit) {
-    return lily::testing::raised([&] { stream(*backend, *sequence, greedy_, limit); }).kind();
+    return testing::raised([&] { stream(*backend, *sequence, greedy_, limit); }).kind();
   };
   EXPECT_EQ(kind(room + 2), ErrorKind::too_long);
   { const auto fits = stream(*backend, *sequence, greedy_, room + 1); }
   EXPECT_EQ(kind(1), ErrorKind::internal);  // the logits are used up
   const auto empty = backend->new_sequence(kCapacity);
-  EXPECT_EQ(lily::testing::raised([&] { stream(*backend, *empty, greedy_, 1); }).kind(), ErrorKind::internal);
+  EXPECT_EQ(testing::raised([&] { stream(*backend, *empty, greedy_, 1); }).kind(), ErrorKind::internal);
 }
 
 TEST_F(TokenStreamTest, ALogitThatIsNotFiniteEndsTheStream) {
@@ -233,9 +234,39 @@ TEST_F(TokenStreamTest, ALogitThatIsNotFiniteEndsTheStream) {
   tokens->next();
   std::fill_n(calls_.shared.back(), kIdRing, uint{SampleShape::none});  // as SampleDraw says it
   // Two tokens had been chosen before; the one after them is chosen now.
-  const Error error = lily::testing::raised([&] { tokens->next(); });
+  const Error error = testing::raised([&] { tokens->next(); });
   EXPECT_EQ(error.kind(), ErrorKind::internal);
-  lily::testing::expect_mentions(error, "not finite");
+  testing::expect_mentions(error, "not finite");
+}
+
+// The engine over such a backend: whatever ended an answer, the next one is not touched by what ran ahead.
+TEST(EngineOnADevice, AnswersDoNotDependOnHowEarlierOnesEnded) {
+  EngineOptions options;
+  options.model = testing::kMini;
+  options.backend = "emulator";
+  options.context = 64;
+  const auto engine = Engine::open(options);
+  GenerationRequest request;
+  request.prompt = std::string("The");
+  request.ignore_eos = true;
+  request.max_tokens = 8;
+  request.sampling.temperature = 0.8F;
+  request.sampling.repetition_penalty = 1.2F;
+  request.sampling.seed = 3;
+  const GenerationResult whole = engine->generate(request, {}, {});
+  EXPECT_EQ(whole.ids.size(), 8U);
+
+  GenerationRequest shorter = request;
+  shorter.max_tokens = 3;
+  EXPECT_EQ(engine->generate(shorter, {}, {}).ids,
+            std::vector<TokenId>(whole.ids.begin(), whole.ids.begin() + 3));
+  std::stop_source stop;
+  GenerationCallbacks callbacks;
+  callbacks.delta = [&](const Delta&) { stop.request_stop(); };
+  const GenerationResult cancelled = engine->generate(request, callbacks, stop.get_token());
+  EXPECT_EQ(cancelled.answer.finish_reason, FinishReason::cancelled);
+  EXPECT_LT(cancelled.ids.size(), 8U);
+  EXPECT_EQ(engine->generate(request, {}, {}).ids, whole.ids);
 }
 
 }  // namespace

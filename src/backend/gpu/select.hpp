@@ -48,7 +48,7 @@ enum class Experts { sorted, by_token };
 Experts experts_for(uint rows, uint planes);
 
 // Tokens of a prompt that go through a layer together. The more, the more an expert gets at once; memory for
-// them grows alike, with 0.21 MB a token of the 35B model.
+// them grows alike, with 0.25 MB a token of the 35B model.
 uint prefill_rows(uint multiprocessors);
 
 // Tiles of sorted assignments there may be, each of one expert.
