@@ -23,13 +23,15 @@ struct DeviceCase {
   std::function<std::unique_ptr<Device>()> open;
 };
 
-// The emulator in its three orders, and a GPU; tests are skipped where there is none.
+// The emulator in its three orders, and a GPU with and without the bodies that its kind alone has; tests are
+// skipped where there is none.
 inline std::vector<DeviceCase> all_devices() {
   using emulator::LaneOrder;
   return {{"emulator_forward", [] { return emulator::open_device(1, LaneOrder::forward); }},
           {"emulator_backward", [] { return emulator::open_device(1, LaneOrder::backward); }},
           {"emulator_shuffled", [] { return emulator::open_device(2, LaneOrder::shuffled); }},
-          {"cuda", [] { return cuda::open_device(); }}};
+          {"cuda", [] { return cuda::open_device(); }},
+          {"cuda_dialect", [] { return cuda::open_device(cuda::Bodies::dialect); }}};
 }
 
 class DeviceTest : public ::testing::TestWithParam<DeviceCase> {

@@ -53,7 +53,7 @@ on_gpu() { GTEST_COLOR=no "$@" 2>&1 | tee "$logs/tests"; ! grep -q 'SKIPPED' "$l
 run_tests() {
   step driver on_gpu "$build/gpu_cuda_tests"
   rows driver '^\[  (PASSED|FAILED)|^backend cuda'
-  step kernels on_gpu "$build/gpu_kernel_tests" --gtest_filter='*/cuda'
+  step kernels on_gpu "$build/gpu_kernel_tests" --gtest_filter='*/cuda*'
   rows kernels '^\[  (PASSED|FAILED)'
 }
 
@@ -78,7 +78,7 @@ run_sanitize() {
   local tool
   for tool in memcheck racecheck; do
     step "$tool-kernels" compute-sanitizer --tool "$tool" --error-exitcode 1 \
-      "$build/gpu_kernel_tests" --gtest_filter='*/cuda'
+      "$build/gpu_kernel_tests" --gtest_filter='*/cuda*'
     rows "$tool-kernels" '(ERROR|RACECHECK) SUMMARY|^\[  (PASSED|FAILED)'
     step "$tool-models" compute-sanitizer --tool "$tool" --error-exitcode 1 \
       "$build/gpu_cuda_tests" --gtest_filter='CudaModels.Decode*:CudaModels.Prompts*'

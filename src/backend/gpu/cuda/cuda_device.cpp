@@ -62,7 +62,8 @@ class GraphPlan final : public PreparedPlan {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice() : gpu_(current_gpu()), stream_(new_stream()), launcher_(gpu_), memory_(free_memory()) {
+  explicit CudaDevice(Bodies bodies)
+      : gpu_(current_gpu()), stream_(new_stream()), launcher_(gpu_, bodies), memory_(free_memory()) {
     for (Event& event : marks_) event = new_event(false);
   }
 
@@ -173,6 +174,6 @@ GpuMemory describe_gpu() {
   return {gpu.text(), free_memory(), static_cast<uint>(gpu.multiprocessors)};
 }
 
-std::unique_ptr<Device> open_device() { return std::make_unique<CudaDevice>(); }
+std::unique_ptr<Device> open_device(Bodies bodies) { return std::make_unique<CudaDevice>(bodies); }
 
 }  // namespace lily::gpu::cuda

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "backend/gpu/cuda/kernel_body.hpp"
 #include "backend/gpu/device.hpp"
 
 namespace lily::gpu::cuda {
@@ -12,7 +13,7 @@ namespace lily::gpu::cuda {
 // The first GPU that can run the kernels; CUDA_VISIBLE_DEVICES chooses among several. Throws Error:
 // unsupported (this build has no CUDA driver, no NVIDIA driver, no fitting GPU: which of them, and what was
 // found), device.
-std::unique_ptr<Device> open_device();
+std::unique_ptr<Device> open_device(Bodies bodies = Bodies::fastest);
 
 // The GPU that open_device would take. Throws as it does.
 struct GpuMemory {

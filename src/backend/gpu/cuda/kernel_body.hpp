@@ -11,6 +11,9 @@ namespace lily::gpu::cuda {
 // The compute capability whose own instructions (bulk copies, griddepcontrol, wgmma) kernels may use.
 constexpr int kHopper = 90;
 
+// Which of a kernel's bodies run: the machine's own where it has one, or only what all machines share.
+enum class Bodies { fastest, dialect };
+
 struct KernelBody {
   KernelId kernel{};
   const void* entry = nullptr;  // the host's name of a __global__ function that takes the kernel's arguments

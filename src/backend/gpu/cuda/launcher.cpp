@@ -10,11 +10,11 @@
 
 namespace lily::gpu::cuda {
 
-Launcher::Launcher(const Gpu& gpu) {
+Launcher::Launcher(const Gpu& gpu, Bodies bodies) {
   for (const KernelBody& body : dialect_bodies()) {
     kernels_[static_cast<std::size_t>(body.kernel)] = load(body, gpu);
   }
-  if (gpu.capability != kHopper) return;
+  if (gpu.capability != kHopper || bodies == Bodies::dialect) return;
   for (const KernelBody& body : hopper_bodies()) {
     kernels_[static_cast<std::size_t>(body.kernel)] = load(body, gpu);
   }

@@ -14,7 +14,7 @@ namespace lily::gpu::cuda {
 class Launcher {
  public:
   // Loads the code of all kernels. Throws Error: unsupported, naming a kernel and what the GPU lacks for it.
-  explicit Launcher(const Gpu& gpu);
+  Launcher(const Gpu& gpu, Bodies bodies);
 
   // In order. Where the code waits for its predecessor by itself (dialect/overlap.h), a dispatch may begin
   // while the one before it ends. Dispatches of one level do not run side by side: decode's levels hold one

@@ -14,6 +14,6 @@ namespace {
 }  // namespace
 
 GpuMemory describe_gpu() { refuse(); }
-std::unique_ptr<Device> open_device() { refuse(); }
+std::unique_ptr<Device> open_device(Bodies /*bodies*/) { refuse(); }
 
 }  // namespace lily::gpu::cuda
