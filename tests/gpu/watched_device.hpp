@@ -1,8 +1,8 @@
 // A device that counts what is asked of it and passes it on, or, for long passes, leaves out the kernels.
 #pragma once
 
+#include <algorithm>
 #include <memory>
-#include <vector>
 
 #include "backend/gpu/device.hpp"
 
@@ -14,7 +14,9 @@ struct DeviceCalls {
   int prepared = 0;  // plans
   int replays = 0;   // of prepared plans
   int marks = 0, waits = 0, finishes = 0;
-  std::vector<uint*> shared;  // words that dispatches write for the host
+  uint* shared = nullptr;  // the last memory that dispatches write for the host
+  std::size_t shared_words = 0;
+  bool no_tokens = false;  // from now on the device says there that a logit was not finite
 
   friend bool operator==(const DeviceCalls&, const DeviceCalls&) = default;
 };
@@ -36,7 +38,8 @@ class WatchedDevice final : public Device {
   DeviceMemory allocate_shared(std::size_t bytes, const char* what) override {
     ++calls_.allocations;
     DeviceMemory memory = device_->allocate_shared(bytes, what);
-    calls_.shared.push_back(memory.as<uint>());
+    calls_.shared = memory.as<uint>();
+    calls_.shared_words = bytes / sizeof(uint);
     return memory;
   }
   void write(void* to, std::span<const std::byte> from) override {
@@ -66,6 +69,7 @@ class WatchedDevice final : public Device {
   void wait(Mark mark) override {
     ++calls_.waits;
     device_->wait(mark);
+    if (calls_.no_tokens) std::fill_n(calls_.shared, calls_.shared_words, uint{SampleShape::none});
   }
   void finish() override {
     ++calls_.finishes;
