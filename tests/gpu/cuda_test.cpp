@@ -120,6 +120,30 @@ TEST_F(Cuda, TheMemorysSpeedIsThatOfAGpu) {
   EXPECT_GT(device_->measure_limits().stream_gb_per_s, 50);  // the slowest with the capability has 192
 }
 
+// Captured steps that run ahead of the host choose what the host would choose after each of them.
+TEST_F(Cuda, TokensChosenOnTheDeviceAreThoseOfItsLogits) {
+  constexpr int kTokens = 24;
+  const auto backend = open_gpu_backend(std::move(device_), checkpoint::Checkpoint::open(testing::kTinyQ4),
+                                        KvFormat::f16, 2, {});
+  const auto sequence = backend->new_sequence(64);
+  std::vector<float> logits(static_cast<std::size_t>(backend->dimensions().vocabulary));
+  const std::vector<TokenId> prompt{3, 141, 59, 26, 50};
+  std::vector<TokenId> by_host, by_device;
+  backend->prefill(*sequence, prompt, logits, {});
+  for (int i = 0; i < kTokens; ++i) {
+    by_host.push_back(static_cast<TokenId>(testing::argmax(logits)));
+    backend->decode(*sequence, by_host.back(), logits);
+  }
+  sequence->reset();
+  backend->prefill(*sequence, prompt, logits, {});
+  backend::SamplingRules rules;
+  rules.temperature = 0;
+  rules.allowed = {{0, backend->dimensions().vocabulary}};
+  const auto stream = backend->stream(*sequence, rules, kTokens);
+  for (int i = 0; i < kTokens; ++i) by_device.push_back(stream->next());
+  EXPECT_EQ(by_device, by_host);
+}
+
 // Logits of all positions: `prefilled` tokens at once, the rest decoded.
 std::vector<std::vector<float>> logits_of(backend::Backend& backend, int count, int prefilled) {
   const auto sequence = backend.new_sequence(count);
