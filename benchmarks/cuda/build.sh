@@ -8,7 +8,8 @@ folder=$(dirname "$program")
 mkdir -p "$folder"
 {
   echo "builddir = $folder"
-  echo 'flags = -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -Isrc -Iinclude'
+  echo "extra = ${EXTRA:-}"
+  echo 'flags = -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -Isrc -Iinclude $extra'
   printf 'rule compile\n  command = nvcc $flags -MMD -MF $out.d -c -o $out $in\n  depfile = $out.d\n  deps = gcc\n'
   printf 'rule link\n  command = nvcc $flags -o $out $in\n'
   objects=()

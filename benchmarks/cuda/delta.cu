@@ -72,7 +72,7 @@ void delta(uint tokens) {
   };
   parts(0);
   const double product = 2.0 * 64 * 64 * 64;  // operations of 64 x 64 x 64
-  report("delta rule: chunk parts T=" + std::to_string(tokens), false, median_us(parts, 1, 15),
+  report("delta rule: chunk parts T=" + std::to_string(tokens), false, median_us(parts, 1, 7),
          product * (4 + 4) * chunks * kValueHeads,
          4.0 * tokens * kDim * (2 * kKeyHeads + kValueHeads) + rows * (6.0 * kDim + 128), 0, 1);
   for (const bool hopper : {false, true}) {
@@ -89,7 +89,7 @@ void delta(uint tokens) {
     for (uint i = 0; i < kDim * kDim; ++i) state_places.push_back(state_size + ulong(head) * kDim * kDim + i);
     const double error = std::max(relative_error(values_at(y, places), reference),
                                   relative_error(values_at(states, state_places), state_reference));
-    report("delta rule: chunk after chunk T=" + std::to_string(tokens), hopper, median_us(run, 1, 15),
+    report("delta rule: chunk after chunk T=" + std::to_string(tokens), hopper, median_us(run, 1, 7),
            product * (4 + 4 + 2 + 4) * chunks * kValueHeads,
            rows * (6.0 * kDim + 128) + 4.0 * tokens * kDim * (2 * kKeyHeads + kValueHeads), error, 3e-3);
   }

@@ -133,34 +133,40 @@ void launch(const Arguments& arguments, Grid grid, bool hopper) {
   const cuda::KernelBody body = body_of(KernelOf<Arguments>::kId, hopper);
   const Dispatch dispatch = make_dispatch(arguments, grid);
   if (body.grid != nullptr) grid = body.grid(dispatch);
-  check(cudaFuncSetAttribute(body.entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(body.tile_bytes)),
-        "shared memory");
-  check(cudaFuncSetAttribute(body.entry, cudaFuncAttributePreferredSharedMemoryCarveout,
-                             cudaSharedmemCarveoutMaxShared),
-        "carve-out");
+  static bool prepared[2] = {};  // of this kernel
+  if (!prepared[hopper]) {
+    prepared[hopper] = true;
+    check(cudaFuncSetAttribute(body.entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(body.tile_bytes)),
+          "shared memory");
+    check(cudaFuncSetAttribute(body.entry, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "carve-out");
+  }
   void* argument = const_cast<Arguments*>(&arguments);
   check(cudaLaunchKernel(body.entry, dim3(grid.x, grid.y, grid.z), dim3(body.threads), &argument,
                          body.tile_bytes, 0),
         "launch");
 }
 
-// Median microseconds of `run(set)` over input sets, after a warm-up.
+// Median microseconds of `run(set)` over input sets, after a warm-up. Short runs are timed several at a time,
+// so that launching costs nothing.
 inline double median_us(const std::function<void(int)>& run, int sets, int repeats) {
   cudaEvent_t begin, end;
   check(cudaEventCreate(&begin), "event");
   check(cudaEventCreate(&end), "event");
-  for (int i = 0; i < 3; ++i) run(i % sets);
-  check(cudaDeviceSynchronize(), "warm-up");
-  std::vector<double> times;
-  for (int i = 0; i < repeats; ++i) {
+  const auto time = [&](int first, int count) {
     check(cudaEventRecord(begin), "event");
-    run(i % sets);
+    for (int i = 0; i < count; ++i) run((first + i) % sets);
     check(cudaEventRecord(end), "event");
     check(cudaEventSynchronize(end), "run");
     float ms = 0;
     check(cudaEventElapsedTime(&ms, begin, end), "event");
-    times.push_back(1e3 * double(ms));
-  }
+    return 1e3 * double(ms) / count;
+  };
+  time(0, sets);
+  const int count = std::max(1, int(1500 / time(0, sets)));
+  std::vector<double> times;
+  for (int i = 0; i < repeats; ++i) times.push_back(time(i, count));
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }

@@ -32,6 +32,12 @@ int main(int argc, char** argv) {
   if (wanted("long")) attention(4096, 126976);
   if (wanted("delta"))
     for (const uint tokens : {200u, 512u, 4096u}) delta(tokens);
+  if (argc == 3 && wanted("profile")) {
+    multiply(4096);
+    experts(4096, false);
+    attention(4096, 0);
+    delta(4096);
+  }
   if (wanted("small")) {
     multiply(77);
     experts(77, true);

@@ -70,7 +70,7 @@ void dense(const char* name, uint rows, uint inputs, uint tokens, bool add) {
     const auto found = found_at(y, s, rows);
     dense_reference<<<kSamples / 8, 256>>>(weights[1], x[1], scale, inputs, s.token, s.row, s.expected);
     const auto expected = download(s.expected, kSamples);
-    const double us = median_us(run, sets, 15);
+    const double us = median_us(run, sets, 7);
     report(std::string(name) + " T=" + std::to_string(tokens), hopper, us, 2.0 * tokens * rows * inputs,
            double(tiles) * (inputs / 256) * kBlockBytes + 2.0 * tokens * inputs +
                (add ? 8.0 : 4.0) * tokens * rows,
@@ -189,7 +189,7 @@ void experts(uint tokens, bool skewed) {
     expert_reference<<<kSamples / 8, 256>>>(gate, up, x[1], scale, 2048, 512, d_x_row, d_expert, d_gate_row,
                                             expected);
     const double error = relative_error(found, download(expected, kSamples));
-    report("experts: gate, up" + suffix, hopper, median_us(run, sets, 15), 2.0 * n * 1024 * 2048,
+    report("experts: gate, up" + suffix, hopper, median_us(run, sets, 7), 2.0 * n * 1024 * 2048,
            2.0 * count * kBlockBytes + 2.0 * tokens * 2048 + 4.0 * n * 512, error, 1e-3);
   }
   for (const bool hopper : {false, true}) {
@@ -213,7 +213,7 @@ void experts(uint tokens, bool skewed) {
     expert_reference<<<kSamples / 8, 256>>>(down, nullptr, activations[1], ones, 512, 2048, d_place, d_expert,
                                             d_down_row, expected);
     const double error = relative_error(found, download(expected, kSamples));
-    report("experts: down" + suffix, hopper, median_us(run, sets, 15), 2.0 * n * 512 * 2048,
+    report("experts: down" + suffix, hopper, median_us(run, sets, 7), 2.0 * n * 512 * 2048,
            1.0 * count * kBlockBytes + 2.0 * n * 512 + 2.0 * n * 2048, error, 1e-3);
   }
   for (const auto* p : {gate, up, down}) cudaFree(const_cast<uchar*>(p));

@@ -15,10 +15,6 @@ LILY_HOPPER_ENTRY(AttentionPrefill)
 LILY_HOPPER_ENTRY(DeltaChunkScan)
 #undef LILY_HOPPER_ENTRY
 
-#ifndef LILY_MULTIPLY_WARPS
-#define LILY_MULTIPLY_WARPS 8
-#endif
-
 namespace lily::gpu::cuda {
 namespace {
 
@@ -27,25 +23,22 @@ Grid half_as_high(const Dispatch& dispatch) {
   return {dispatch.grid.x, (dispatch.grid.y + 1) / 2, dispatch.grid.z};
 }
 
-Grid dense(const Dispatch& dispatch) { return {(dispatch.grid.x * 8 + LILY_MULTIPLY_WARPS - 1) / LILY_MULTIPLY_WARPS, (dispatch.grid.y + 1) / 2, 1}; }
-Grid grouped(const Dispatch& dispatch) { return {(dispatch.grid.x * 8 + LILY_MULTIPLY_WARPS - 1) / LILY_MULTIPLY_WARPS, dispatch.grid.y, 1}; }
-
 }  // namespace
 
 std::span<const KernelBody> hopper_bodies() {
   using hopper::Attention128;
   using hopper::DeltaScan256;
-  using Multiply128 = hopper::MultiplyShape<LILY_MULTIPLY_WARPS>;
+  using hopper::Multiply128;
 #define LILY_HOPPER_BODY(K, shape, grid)                                                                    \
   KernelBody {                                                                                              \
     KernelId::K##_id, reinterpret_cast<const void*>(&K##_hopper), shape::threads, shape::shared_bytes, grid \
   }
   static const std::array kBodies{
-      LILY_HOPPER_BODY(TileProject, Multiply128, dense),
-      LILY_HOPPER_BODY(TileAddProject, Multiply128, dense),
-      LILY_HOPPER_BODY(TileGateUp, Multiply128, dense),
-      LILY_HOPPER_BODY(ExpertTileGateUp, Multiply128, grouped),
-      LILY_HOPPER_BODY(ExpertTileDown, Multiply128, grouped),
+      LILY_HOPPER_BODY(TileProject, Multiply128, half_as_high),
+      LILY_HOPPER_BODY(TileAddProject, Multiply128, half_as_high),
+      LILY_HOPPER_BODY(TileGateUp, Multiply128, half_as_high),
+      LILY_HOPPER_BODY(ExpertTileGateUp, Multiply128, nullptr),
+      LILY_HOPPER_BODY(ExpertTileDown, Multiply128, nullptr),
       LILY_HOPPER_BODY(AttentionPrefill, Attention128, half_as_high),
       LILY_HOPPER_BODY(DeltaChunkScan, DeltaScan256, nullptr),
   };

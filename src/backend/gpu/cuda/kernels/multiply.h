@@ -17,11 +17,6 @@
 
 namespace lily::gpu::hopper {
 
-#ifndef LILY_MULTIPLY_WARPS
-#define LILY_MULTIPLY_WARPS 8
-#endif
-using Shape = MultiplyShape<LILY_MULTIPLY_WARPS>;
-
 // What a warp multiplies: its own row tile (of a pair, gate in the even warp and up in the odd one).
 struct WarpTile {
   const uchar* blocks;  // in device memory, part after part
@@ -66,16 +61,16 @@ GPU_FN void left_operands(uint (&a)[4][4], RowCodes codes, uint first_factors, u
 // fragment's first eight rows are gate's, the others up's; warps 2 p and 2 p + 1 share row tile p of both.
 template <uint kTokens, bool kPairs>
 GPU_FN void multiply_rows(float (&c)[kTokens / 2], WarpTile tile, const half* x, uint inputs, uint planes) {
-  constexpr uint kStages = stages<Shape::tiles, kTokens>(), kAhead = kStages - 2,
-                 kStageBytes = kTokens * kRowBytes + Shape::weight_bytes;
-  constexpr uint kCopies = (kTokens * 8 + Shape::threads - 1) / Shape::threads;
+  constexpr uint kStages = stages<kTokens>(), kAhead = kStages - 2,
+                 kStageBytes = kTokens * kRowBytes + Multiply128::weight_bytes;
+  constexpr uint kCopies = (kTokens * 8 + Multiply128::threads - 1) / Multiply128::threads;
   const uint index = threadIdx.x, lane = index & 31, warp = index >> 5;
   const uint memory = shared_address(hopper_memory), plane_shift = planes - 1;
   const uint steps = (inputs + WeightBlock::inputs - 1) / WeightBlock::inputs * planes * 4;
-  const uint* rows = reinterpret_cast<const uint*>(hopper_memory + Shape::rows_at);
+  const uint* rows = reinterpret_cast<const uint*>(hopper_memory + Multiply128::rows_at);
   uint from[kCopies];  // this thread's chunks of token rows, in chunks from x on
   GPU_UNROLL for (uint i = 0; i < kCopies; ++i) {
-    uint row = min(i * (Shape::threads / 8) + index / 8, kTokens - 1);
+    uint row = min(i * 32 + index / 8, kTokens - 1);
     from[i] = rows[row] * (inputs / 8) + index % 8;
   }
 
@@ -85,15 +80,15 @@ GPU_FN void multiply_rows(float (&c)[kTokens / 2], WarpTile tile, const half* x,
                stage = memory + slot * kStageBytes;
     const bool real = group * kRowHalves < inputs;
     GPU_UNROLL for (uint i = 0; i < kCopies; ++i) {
-      uint row = i * (Shape::threads / 8) + index / 8;
+      uint row = i * 32 + index / 8;
       copy_chunk(stage + swizzled(row, index % 8), x + ulong(from[i] + (real ? group * 8 : 0)) * 8,
                  live && row < kTokens, real);
     }
     const uchar* block = tile.blocks + ulong(part) * WeightBlock::bytes;
     copy_chunk(stage + kTokens * kRowBytes + warp * 512 + lane * 16, block + step % 4 * 512 + lane * 16,
                live);
-    copy_chunk(memory + Shape::factors_at +
-                   part % Shape::factor_slots * Shape::factor_bytes + warp * 256 + lane % 16 * 16,
+    copy_chunk(memory + Multiply128::factors_at +
+                   part % Multiply128::factor_slots * Multiply128::factor_bytes + warp * 256 + lane % 16 * 16,
                block + WeightBlock::code_bytes + lane % 16 * 16, live && step % 4 == 0 && lane < 16);
     commit_copies();
   };
@@ -102,8 +97,8 @@ GPU_FN void multiply_rows(float (&c)[kTokens / 2], WarpTile tile, const half* x,
   for (uint step = 0; step < kAhead; ++step) fetch(step, step);
   uint a[2][4][4], slot = 0, ahead = kAhead;
   for (uint first = 0; first < steps; first += 4) {
-    const uchar* factors = hopper_memory + Shape::factors_at +
-                           first / 4 % Shape::factor_slots * Shape::factor_bytes;
+    const uchar* factors = hopper_memory + Multiply128::factors_at +
+                           first / 4 % Multiply128::factor_slots * Multiply128::factor_bytes;
     GPU_UNROLL for (uint group = 0; group < 4; ++group) {
       uint(&operand)[4][4] = a[group & 1];
       wait_copies<kAhead - 1>();
@@ -147,9 +142,9 @@ GPU_FN const uchar* tile_blocks_of(const uchar* weights, uint tile, uint tiles, 
 // beyond.
 template <class Row>
 GPU_FN void set_rows(Row row_of, const float* scale, uint count) {
-  uint* rows = reinterpret_cast<uint*>(hopper_memory + Shape::rows_at);
-  float* scales = reinterpret_cast<float*>(hopper_memory + Shape::scales_at);
-  if (threadIdx.x < Shape::tokens) {
+  uint* rows = reinterpret_cast<uint*>(hopper_memory + Multiply128::rows_at);
+  float* scales = reinterpret_cast<float*>(hopper_memory + Multiply128::scales_at);
+  if (threadIdx.x < Multiply128::tokens) {
     uint row = row_of(min(threadIdx.x, count - 1));
     rows[threadIdx.x] = row;
     scales[threadIdx.x] = scale[row];
@@ -157,7 +152,7 @@ GPU_FN void set_rows(Row row_of, const float* scale, uint count) {
   __syncthreads();
 }
 GPU_FN float row_scale_of(uint token) {
-  return reinterpret_cast<const float*>(hopper_memory + Shape::scales_at)[token];
+  return reinterpret_cast<const float*>(hopper_memory + Multiply128::scales_at)[token];
 }
 
 // Calls work.run<n>() with the fewest token columns, of 16, 32, 64 and 128, that hold `count`.
@@ -185,20 +180,25 @@ struct DenseProduct {
 
   template <uint kTokens>
   __device__ __forceinline__ void run() {
-    uint tile = blockIdx.x * Shape::tiles + threadIdx.x / 32, lane = threadIdx.x & 31;
+    uint tile = blockIdx.x * Multiply128::tiles + threadIdx.x / 32, lane = threadIdx.x & 31;
+    constexpr uint kBatch = kTokens / 2 < 16 ? kTokens / 2 : 16;
     float c[kTokens / 2], factor = 1.0f / guard;
     multiply_rows<kTokens, false>(
         c, WarpTile{tile_blocks_of(weights, tile, tiles, inputs, planes), guard, guard}, x, inputs, planes);
     if (tile >= tiles) return;
     float* rows = y + tile * 16;
-    GPU_UNROLL for (uint n = 0; n < kTokens / 8; ++n) {
-      GPU_UNROLL for (uint i = 0; i < 4; ++i) {
-        uint token = accumulator_column(lane, n * 4 + i);
-        if (token < count) {
-          float* at = rows + ulong(first + token) * stride + accumulator_row(lane, i);
-          float value = c[n * 4 + i] * (row_scale_of(token) * factor);
-          *at = kAdd ? *at + value : value;
-        }
+    // 16 values at a time: a store holds up the loads behind it.
+    GPU_UNROLL for (uint part = 0; part < kTokens / 2; part += kBatch) {
+      float before[kBatch];
+      GPU_UNROLL for (uint i = 0; i < kBatch; ++i) {
+        uint token = accumulator_column(lane, part + i);
+        before[i] = 0.0f;
+        if (kAdd && token < count) before[i] = rows[ulong(first + token) * stride + accumulator_row(lane, i)];
+      }
+      GPU_UNROLL for (uint i = 0; i < kBatch; ++i) {
+        uint token = accumulator_column(lane, part + i);
+        float value = before[i] + c[part + i] * (row_scale_of(token) * factor);
+        if (token < count) rows[ulong(first + token) * stride + accumulator_row(lane, i)] = value;
       }
     }
   }
@@ -214,7 +214,7 @@ struct GatedProduct {
 
   template <uint kTokens>
   __device__ __forceinline__ void run() {
-    uint warp = threadIdx.x / 32, tile = blockIdx.x * (Shape::tiles / 2) + warp / 2,
+    uint warp = threadIdx.x / 32, tile = blockIdx.x * (Multiply128::tiles / 2) + warp / 2,
          lane = threadIdx.x & 31;
     float c[kTokens / 2];
     multiply_rows<kTokens, true>(
@@ -249,8 +249,9 @@ struct ScatteredProduct {
 
   template <uint kTokens>
   __device__ __forceinline__ void run() {
-    constexpr uint kLd = Shape::tiles * 16 + 8;  // halves of a token's row in shared memory
-    uint warp = threadIdx.x / 32, tile = blockIdx.x * Shape::tiles + warp, lane = threadIdx.x & 31;
+    constexpr uint kLd = Multiply128::tiles * 16 + 8;  // halves of a token's row in shared memory
+    uint warp = threadIdx.x / 32, tile = blockIdx.x * Multiply128::tiles + warp, lane = threadIdx.x & 31;
+    constexpr uint kBatch = kTokens / 2 < 16 ? kTokens / 2 : 16;
     float c[kTokens / 2], factor = 1.0f / guard;
     multiply_rows<kTokens, false>(c, WarpTile{tile_blocks_of(weights, tile, tiles, inputs, 1), guard, guard},
                                   x, inputs, 1);
@@ -263,9 +264,9 @@ struct ScatteredProduct {
       }
     }
     __syncthreads();
-    for (uint i = threadIdx.x; i < count * (Shape::tiles * 2); i += Shape::threads) {
-      uint token = i / (Shape::tiles * 2), chunk = i % (Shape::tiles * 2);
-      uint column = blockIdx.x * (Shape::tiles * 16) + chunk * 8;
+    for (uint i = threadIdx.x; i < count * (Multiply128::tiles * 2); i += Multiply128::threads) {
+      uint token = i / (Multiply128::tiles * 2), chunk = i % (Multiply128::tiles * 2);
+      uint column = blockIdx.x * (Multiply128::tiles * 16) + chunk * 8;
       if (column < tiles * 16) {
         store16(y + ulong(order[first + token]) * (tiles * 16) + column,
                 load16(rows + token * kLd + chunk * 8));
@@ -283,8 +284,8 @@ GPU_FN ExpertRows expert_rows(const uint* offset, const uint* tile_expert, const
   uint expert = tile_expert[blockIdx.y];
   if (expert == ~0u) return ExpertRows{0, 0, 0};
   uint first = tile_first[blockIdx.y], before = first - offset[expert];
-  if (before % Shape::tokens != 0) return ExpertRows{0, 0, 0};
-  return ExpertRows{expert, first, min(offset[expert + 1] - first, Shape::tokens + 0u)};
+  if (before % Multiply128::tokens != 0) return ExpertRows{0, 0, 0};
+  return ExpertRows{expert, first, min(offset[expert + 1] - first, Multiply128::tokens + 0u)};
 }
 
 }  // namespace lily::gpu::hopper

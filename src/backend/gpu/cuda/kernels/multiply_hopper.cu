@@ -3,34 +3,34 @@
 
 namespace lily::gpu::hopper {
 
-LILY_HOPPER_KERNEL(TileProject, Shape::threads, 16 / LILY_MULTIPLY_WARPS) {
+LILY_HOPPER_KERNEL(TileProject, Multiply128::threads, 2) {
   allow_next();
   wait_for_previous();
-  uint first = blockIdx.y * Shape::tokens, count = min(a.tokens - first, Shape::tokens + 0u);
+  uint first = blockIdx.y * Multiply128::tokens, count = min(a.tokens - first, Multiply128::tokens + 0u);
   set_rows([&](uint i) { return first + i; }, a.scale, count);
   with_columns(count, DenseProduct<false>{a.weights, a.x, a.y, a.inputs, a.planes, a.tiles, a.y_stride, first,
                                           count, a.guard});
 }
 
-LILY_HOPPER_KERNEL(TileAddProject, Shape::threads, 16 / LILY_MULTIPLY_WARPS) {
+LILY_HOPPER_KERNEL(TileAddProject, Multiply128::threads, 2) {
   allow_next();
   wait_for_previous();
-  uint first = blockIdx.y * Shape::tokens, count = min(a.tokens - first, Shape::tokens + 0u);
+  uint first = blockIdx.y * Multiply128::tokens, count = min(a.tokens - first, Multiply128::tokens + 0u);
   set_rows([&](uint i) { return first + i; }, a.scale, count);
   with_columns(count, DenseProduct<true>{a.weights, a.x, a.residual, a.inputs, a.planes, a.tiles,
                                          a.tiles * 16, first, count, a.guard});
 }
 
-LILY_HOPPER_KERNEL(TileGateUp, Shape::threads, 16 / LILY_MULTIPLY_WARPS) {
+LILY_HOPPER_KERNEL(TileGateUp, Multiply128::threads, 2) {
   allow_next();
   wait_for_previous();
-  uint first = blockIdx.y * Shape::tokens, count = min(a.tokens - first, Shape::tokens + 0u);
+  uint first = blockIdx.y * Multiply128::tokens, count = min(a.tokens - first, Multiply128::tokens + 0u);
   set_rows([&](uint i) { return first + i; }, a.scale, count);
   with_columns(
       count, GatedProduct{a.gate, a.up, a.x, a.y, a.inputs, a.tiles, first, count, a.gate_guard, a.up_guard});
 }
 
-LILY_HOPPER_KERNEL(ExpertTileGateUp, Shape::threads, 16 / LILY_MULTIPLY_WARPS) {
+LILY_HOPPER_KERNEL(ExpertTileGateUp, Multiply128::threads, 2) {
   allow_next();
   wait_for_previous();
   ExpertRows rows = expert_rows(a.offset, a.tile_expert, a.tile_first);
@@ -42,7 +42,7 @@ LILY_HOPPER_KERNEL(ExpertTileGateUp, Shape::threads, 16 / LILY_MULTIPLY_WARPS) {
                                         rows.first, rows.count, a.gate_guard, a.up_guard});
 }
 
-LILY_HOPPER_KERNEL(ExpertTileDown, Shape::threads, 16 / LILY_MULTIPLY_WARPS) {
+LILY_HOPPER_KERNEL(ExpertTileDown, Multiply128::threads, 2) {
   allow_next();
   wait_for_previous();
   ExpertRows rows = expert_rows(a.offset, a.tile_expert, a.tile_first);

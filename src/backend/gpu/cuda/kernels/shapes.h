@@ -5,28 +5,28 @@
 
 namespace lily::gpu::hopper {
 
-// Products of token rows with weights (multiply.h): a warp for each row tile.
-template <uint kWarps>
-struct MultiplyShape {
+// Products of token rows with weights (multiply.h).
+struct Multiply128 {
   enum : uint {
-    threads = kWarps * 32,
+    threads = 256,
     tokens = 128,
-    tiles = kWarps,
+    tiles = 8,
     weight_bytes = tiles * 512,  // of a stage
     factor_bytes = tiles * 256,  // of four stages
     factor_slots = 4,
-    ring_bytes = (kWarps == 8 ? 5 : 8) * (tokens * kRowBytes + weight_bytes),
+    ring_bytes = 5 * (tokens * kRowBytes + weight_bytes),
     factors_at = ring_bytes,
     rows_at = factors_at + factor_slots * factor_bytes,
     scales_at = rows_at + tokens * 4,
     shared_bytes = scales_at + tokens * 4
   };
 };
+
 // Stages of the ring: short rows of tokens leave room for more, which hide memory's latency where weights are
 // what costs.
-template <uint kWarps, uint kTokens>
+template <uint kTokens>
 LAYOUT_FN uint stages() {
-  return kTokens == 128 && kWarps == 8 ? 5 : 8;
+  return kTokens == 128 ? 5 : 8;
 }
 
 // Attention of many tokens (attention.h).
