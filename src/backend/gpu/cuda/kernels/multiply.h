@@ -68,28 +68,27 @@ GPU_FN void multiply_rows(float (&c)[kTokens / 2], WarpTile tile, const half* x,
   const uint memory = shared_address(hopper_memory), plane_shift = planes - 1;
   const uint steps = (inputs + WeightBlock::inputs - 1) / WeightBlock::inputs * planes * 4;
   const uint* rows = reinterpret_cast<const uint*>(hopper_memory + Multiply128::rows_at);
-  uint from[kCopies];  // this thread's chunks of token rows, in chunks from x on
+  uint from[kCopies];  // this thread's chunks of token rows, in bytes from x on
   GPU_UNROLL for (uint i = 0; i < kCopies; ++i) {
-    uint row = min(i * 32 + index / 8, kTokens - 1);
-    from[i] = rows[row] * (inputs / 8) + index % 8;
+    from[i] = rows[min(i * 32 + index / 8, kTokens - 1)] * (inputs * 2) + index % 8 * 16;
   }
+  const uint to = swizzled(index / 8, index % 8);
+  const uchar* lane_blocks = tile.blocks + lane * 16;
 
+  // Groups that a row lacks meet weights of zero, so the last one stands for them.
   auto fetch = [&](uint step, uint slot) {
     const bool live = step < steps;
-    const uint part = step / 4, group = (part >> plane_shift) * 4 + step % 4,
-               stage = memory + slot * kStageBytes;
-    const bool real = group * kRowHalves < inputs;
+    const uint part = step / 4, group = min((part >> plane_shift) * 4 + step % 4, inputs / kRowHalves - 1);
+    const uint stage = memory + slot * kStageBytes;
+    const uchar* rows_from = reinterpret_cast<const uchar*>(x) + group * kRowBytes;
     GPU_UNROLL for (uint i = 0; i < kCopies; ++i) {
-      uint row = i * 32 + index / 8;
-      copy_chunk(stage + swizzled(row, index % 8), x + ulong(from[i] + (real ? group * 8 : 0)) * 8,
-                 live && row < kTokens, real);
+      copy_chunk(stage + to + i * 32 * kRowBytes, rows_from + from[i], live && i * 32 + index / 8 < kTokens);
     }
-    const uchar* block = tile.blocks + ulong(part) * WeightBlock::bytes;
-    copy_chunk(stage + kTokens * kRowBytes + warp * 512 + lane * 16, block + step % 4 * 512 + lane * 16,
-               live);
+    const uchar* block = lane_blocks + ulong(part) * WeightBlock::bytes;
+    copy_chunk(stage + kTokens * kRowBytes + index * 16, block + step % 4 * 512, live);
     copy_chunk(memory + Multiply128::factors_at +
-                   part % Multiply128::factor_slots * Multiply128::factor_bytes + warp * 256 + lane % 16 * 16,
-               block + WeightBlock::code_bytes + lane % 16 * 16, live && step % 4 == 0 && lane < 16);
+                   part % Multiply128::factor_slots * Multiply128::factor_bytes + warp * 256 + lane * 16,
+               block + WeightBlock::code_bytes, live && step % 4 == 0 && lane < 16);
     commit_copies();
   };
 
