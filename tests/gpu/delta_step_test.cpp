@@ -76,8 +76,7 @@ class DeltaStepTest : public DeviceTest {
   }
 };
 
-// Calls of several lengths after each other: a chunk shorter than the window, single tokens, a longer one.
-TEST_P(DeltaStepTest, CallsOfAnyLengthFollowTheFormulas) {
+TEST_P(DeltaStepTest, StepsFollowTheFormulas) {
   for (const auto& [key_heads, value_heads] : {std::pair(2U, 4U), std::pair(1U, 1U)}) {
     Layer l = layer(key_heads, value_heads);
     const auto channels = static_cast<uint>(l.channels());
@@ -87,51 +86,55 @@ TEST_P(DeltaStepTest, CallsOfAnyLengthFollowTheFormulas) {
     d.rate = upload(l.rate);
     d.dt_bias = upload(l.dt_bias);
     d.window = zeros<float>(DeltaRing::window_rows * l.channels());
-    const std::size_t state_size = l.state.size();
+    const std::size_t state_size = l.state.size(), count = std::size_t{value_heads} * kDim;
     float* states = zeros<float>(kRing * state_size);
     d.states = states;
     d.key_heads = key_heads;
     d.value_heads = value_heads;
-    d.stride = stride;
     d.b_row = b_row;
     d.a_row = a_row;
     d.ring = kRing;
-
-    uint position = 0, step = 0;
-    for (const uint tokens : {2U, 1U, 1U, 9U, 1U, 1U, 3U}) {
-      const std::vector<float> projection = uniforms(std::size_t{tokens} * stride, -2, 2);
-      d.projection = upload(projection);
+    for (uint position = 0; position < DeltaRing::window_rows + 3; ++position) {
+      const std::vector<float> row = uniforms(stride, -2, 2);
+      d.projection = upload(row);
       d.position = upload(std::vector<uint>{position});
-      d.step = upload(std::vector<uint>{step});
-      const std::size_t count = std::size_t{tokens} * value_heads * kDim;
+      d.step = d.position;
       float* y = room<float>(count);
       d.y = y;
-      d.tokens = tokens;
       run(d, {DeltaStep::parts, value_heads});
-      if (tokens > 1) {
-        run(DeltaWindow{d.projection, d.position, d.window, tokens, channels, stride},
-            {divide_up(channels, DeltaWindow::threads)});
-      }
       const auto found = download(y, count);
-      for (uint token = 0; token < tokens; ++token) {
-        const auto row = projection.begin() + static_cast<std::ptrdiff_t>(token) * stride;
-        l.inputs.emplace_back(row, row + channels);
-        const auto expected =
-            l.step({row + b_row, row + b_row + value_heads}, {row + a_row, row + a_row + value_heads});
-        double largest = 0;
-        for (const double value : expected) largest = std::max(largest, std::fabs(value));
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-          ASSERT_NEAR(found[token * expected.size() + i], expected[i], tolerance::kDeltaNet * largest)
-              << "position " << position + token << ", " << i;
-        }
+      l.inputs.emplace_back(row.begin(), row.begin() + channels);
+      const auto expected = l.step({row.begin() + b_row, row.begin() + b_row + value_heads},
+                                   {row.begin() + a_row, row.begin() + a_row + value_heads});
+      double largest = 0;
+      for (const double value : expected) largest = std::max(largest, std::fabs(value));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(found[i], expected[i], tolerance::kDeltaNet * largest)
+            << "position " << position << ", " << i;
       }
-      position += tokens;
-      ++step;
       const auto ring = download(states, kRing * state_size);
       for (std::size_t i = 0; i < state_size; ++i) {
-        ASSERT_NEAR(ring[step % kRing * state_size + i], l.state[i], tolerance::kDeltaNet) << i;
+        ASSERT_NEAR(ring[(position + 1) % kRing * state_size + i], l.state[i], tolerance::kDeltaNet) << i;
       }
     }
+  }
+}
+
+// The rows of the last three tokens of a prompt, at their positions' places; the others stay.
+TEST_P(DeltaStepTest, APromptLeavesItsLastRowsInTheWindow) {
+  constexpr uint kChannels = 300, kStride = 320, kRows = DeltaRing::window_rows;
+  for (const uint tokens : {1U, 2U, 9U}) {
+    constexpr uint kPosition = 13;
+    const std::vector<float> rows = uniforms(std::size_t{tokens} * kStride, -2, 2);
+    std::vector<float> expected(std::size_t{kRows} * kChannels);
+    float* window = zeros<float>(expected.size());
+    run(DeltaWindow{upload(rows), upload(std::vector<uint>{kPosition}), window, tokens, kChannels, kStride},
+        {divide_up(kChannels, DeltaWindow::threads)});
+    for (uint token = tokens - std::min(tokens, 3U); token < tokens; ++token) {
+      std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(token) * kStride, kChannels,
+                  expected.begin() + static_cast<std::ptrdiff_t>((kPosition + token) % kRows) * kChannels);
+    }
+    EXPECT_EQ(download(window, expected.size()), expected) << tokens;
   }
 }
 
@@ -147,10 +150,8 @@ TEST_P(DeltaStepTest, OvershootIsUndoneBySettingTheCountersBack) {
   d.dt_bias = upload(l.dt_bias);
   d.window = zeros<float>(DeltaRing::window_rows * l.channels());
   d.states = zeros<float>(kRing * l.state.size());
-  d.tokens = 1;
   d.key_heads = 1;
   d.value_heads = 2;
-  d.stride = stride;
   d.b_row = channels;
   d.a_row = channels + 16;
   d.ring = kRing;

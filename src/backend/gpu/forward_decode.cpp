@@ -51,10 +51,8 @@ void DecodeRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta_
   step.window = address<float>(window);
   step.states = address<float>(states);
   step.y = pass_.inner.data();
-  step.tokens = 1;
   step.key_heads = number(dims_.key_heads);
   step.value_heads = number(dims_.value_heads);
-  step.stride = layer.mixer_in.padded_rows();
   step.b_row = layer.b_row;
   step.a_row = layer.a_row;
   step.ring = kStateRing;

@@ -53,7 +53,7 @@ Launcher::Loaded Launcher::load(const KernelBody& body, const Gpu& gpu) {
   return kernel;
 }
 
-void Launcher::launch(const Dispatch& dispatch, cudaStream_t stream) const {
+void Launcher::launch(const Dispatch& dispatch, bool may_overlap, cudaStream_t stream) const {
   const Loaded& kernel = kernels_[static_cast<std::size_t>(dispatch.kernel)];
   const Grid grid = kernel.body.grid != nullptr ? kernel.body.grid(dispatch) : dispatch.grid;
   cudaLaunchAttribute overlap{};
@@ -69,7 +69,7 @@ void Launcher::launch(const Dispatch& dispatch, cudaStream_t stream) const {
           : std::min(kernel.tile_bytes, std::size_t{dispatch.tile_blocks} * WeightBlock::bytes);
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = kernel.overlaps ? 1 : 0;
+  config.numAttrs = kernel.overlaps && may_overlap ? 1 : 0;
   std::array<void*, 1> arguments{const_cast<std::byte*>(dispatch.arguments.data())};
   const cudaError_t result = cudaLaunchKernelExC(&config, kernel.body.entry, arguments.data());
   if (result == cudaSuccess) return;
@@ -78,7 +78,11 @@ void Launcher::launch(const Dispatch& dispatch, cudaStream_t stream) const {
 }
 
 void Launcher::launch(const Plan& plan, cudaStream_t stream) const {
-  for (const Dispatch& dispatch : plan.dispatches()) launch(dispatch, stream);
+  bool first = true;
+  for (const Dispatch& dispatch : plan.dispatches()) {
+    launch(dispatch, !first, stream);
+    first = false;
+  }
 }
 
 }  // namespace lily::gpu::cuda

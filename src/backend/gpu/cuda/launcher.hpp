@@ -17,8 +17,8 @@ class Launcher {
   Launcher(const Gpu& gpu, Bodies bodies);
 
   // In order. Where the code waits for its predecessor by itself (dialect/overlap.h), a dispatch may begin
-  // while the one before it ends. Dispatches of one level do not run side by side: decode's levels hold one
-  // each, and prefill's fill the GPU.
+  // while the one before it ends; the first of a plan begins when all before it has ended. Dispatches of one
+  // level do not run side by side: decode's levels hold one each, and prefill's fill the GPU.
   void launch(const Plan& plan, cudaStream_t stream) const;
 
  private:
@@ -29,7 +29,7 @@ class Launcher {
   };
 
   static Loaded load(const KernelBody& body, const Gpu& gpu);
-  void launch(const Dispatch& dispatch, cudaStream_t stream) const;
+  void launch(const Dispatch& dispatch, bool may_overlap, cudaStream_t stream) const;
 
   std::array<Loaded, kKernelCount> kernels_;
 };

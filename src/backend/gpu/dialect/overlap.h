@@ -5,8 +5,8 @@
 //   wait_for_previous()   all earlier kernels have finished and their writes are visible
 //
 // What earlier kernels of the plan write is read only after wait_for_previous, and nothing is written before
-// it. Weights, which nobody writes, may be prefetched earlier. Elsewhere the order of dispatches already says
-// this.
+// it. Weights, which nobody writes, and what earlier plans wrote may be read earlier. Elsewhere the order of
+// dispatches already says this.
 #pragma once
 
 namespace lily::gpu {

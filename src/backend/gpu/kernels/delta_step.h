@@ -1,15 +1,29 @@
-// Gated DeltaNet: convolution, gates and the delta rule, token after token.
+// Gated DeltaNet for one token: convolution, gates and the delta rule.
 #pragma once
+#include "backend/gpu/dialect/gpu.h"
 #include "backend/gpu/kernels/args/delta_net.h"
-#include "backend/gpu/kernels/convolution.h"
 
 using namespace lily::gpu;
 
+namespace lily::gpu {
+
+// The taps of earlier tokens at one channel, from the window.
+GPU_FN float earlier_taps(in<float> window, in<float> weights, uint position, uint channel, uint channels) {
+  float sum = 0.0f;
+  GPU_UNROLL for (uint tap = 0; tap + 1 < DeltaRing::taps; ++tap) {
+    uint back = DeltaRing::taps - 1 - tap;
+    float x = 0.0f;
+    if (position >= back) x = window[(position - back) % DeltaRing::window_rows * channels + channel];
+    sum += weights[tap * channels + channel] * x;
+  }
+  return sum;
+}
+
+}  // namespace lily::gpu
+
 GPU_KERNEL(DeltaStep) {
-  const uint dim = DeltaStep::dim, rows = DeltaStep::rows_per_simd,
+  const uint dim = DeltaStep::dim, rows = DeltaStep::rows_per_simd, last = DeltaRing::taps - 1,
              part_rows = DeltaStep::dim / DeltaStep::parts;
-  allow_next();
-  wait_for_previous();
   uint part = t.group.x, head = t.group.y, per_key = a.value_heads / a.key_heads, key_head = head / per_key;
   uint key_rows = a.key_heads * dim, channels = 2 * key_rows + a.value_heads * dim;
   uint position = a.position[0], slot = a.step[0] % a.ring;
@@ -21,48 +35,46 @@ GPU_KERNEL(DeltaStep) {
 
   // Threads 0 to 127 have a query channel, 128 to 255 a key channel, the first 32 a value channel as well.
   uint channel = (t.index < dim ? 0 : key_rows) + key_head * dim + t.index % dim;
-  uint value_channel = 2 * key_rows + head * dim + part * part_rows + t.index;
-  for (uint token = 0; token < a.tokens; ++token) {
-    float u = convolve(a.projection, a.window, a.convolution, token, position, channel, channels, a.stride);
-    float square = simd_sum(u * u);
-    if (t.lane == 0) s.squares[t.simd] = square;
-    if (t.index < part_rows) {
-      s.v[t.index] =
-          convolve(a.projection, a.window, a.convolution, token, position, value_channel, channels, a.stride);
-    }
-    group_barrier();
-    uint half_of = t.index / dim * 4;
-    float scale = rsqrt((s.squares[half_of] + s.squares[half_of + 1]) +
-                        (s.squares[half_of + 2] + s.squares[half_of + 3]) + 1e-6f);
-    if (t.index < dim) {
-      s.q[t.index] = u * scale * 0.08838834764831845f;  // 1 / sqrt(128)
-    } else {
-      s.k[t.index - dim] = u * scale;
-    }
-    group_barrier();
-    in<float> row = a.projection + ulong(token) * a.stride;
-    float beta = sigmoid(row[a.b_row + head]);
-    float decay = exp(a.rate[head] * softplus(row[a.a_row + head] + a.dt_bias[head]));
-    float4 k = load4(s.k + t.lane * 4), q = load4(s.q + t.lane * 4);
-    GPU_UNROLL for (uint r = 0; r < rows; ++r) {
-      state[r] = state[r] * decay;
-      float error = (s.v[t.simd * rows + r] - simd_sum(dot(state[r], k))) * beta;
-      state[r] = state[r] + k * error;
-      float y = simd_sum(dot(state[r], q));
-      if (t.lane == r) {
-        a.y[(ulong(token) * a.value_heads + head) * dim + part * part_rows + t.simd * rows + r] = y;
-      }
-    }
-    group_barrier();
+  uint value_channel = 2 * key_rows + head * dim + part * part_rows + t.index % part_rows;
+  float u = earlier_taps(a.window, a.convolution, position, channel, channels);
+  float v = earlier_taps(a.window, a.convolution, position, value_channel, channels);
+  float weight = a.convolution[last * channels + channel], rate = a.rate[head], dt_bias = a.dt_bias[head],
+        value_weight = a.convolution[last * channels + value_channel];
+  wait_for_previous();
+  allow_next();  // not earlier: AddGatedProject relies on the projection being there when it starts
+
+  float x = a.projection[channel], value = a.projection[value_channel];
+  float beta = sigmoid(a.projection[a.b_row + head]);
+  float decay = exp(rate * softplus(a.projection[a.a_row + head] + dt_bias));
+  u = silu(u + weight * x);
+  float square = simd_sum(u * u);
+  if (t.lane == 0) s.squares[t.simd] = square;
+  if (t.index < part_rows) s.v[t.index] = silu(v + value_weight * value);
+  if (t.index < dim) {
+    s.q[t.index] = u;
+  } else {
+    s.k[t.index - dim] = u;
   }
+  group_barrier();
+  float q_scale = rsqrt((s.squares[0] + s.squares[1]) + (s.squares[2] + s.squares[3]) + 1e-6f) *
+                  0.08838834764831845f;  // 1 / sqrt(128)
+  float k_scale = rsqrt((s.squares[4] + s.squares[5]) + (s.squares[6] + s.squares[7]) + 1e-6f);
+  float4 k = load4(s.k + t.lane * 4) * k_scale, q = load4(s.q + t.lane * 4) * q_scale;
+  float y = 0.0f;
+  GPU_UNROLL for (uint r = 0; r < rows; ++r) {
+    state[r] = state[r] * decay;
+    float error = (s.v[t.simd * rows + r] - simd_sum(dot(state[r], k))) * beta;
+    state[r] = state[r] + k * error;
+    float row = simd_sum(dot(state[r], q));
+    if (t.lane == r) y = row;
+  }
+  if (t.lane < rows) a.y[head * dim + part * part_rows + t.simd * rows + t.lane] = y;
   GPU_UNROLL for (uint r = 0; r < rows; ++r) store4(next + r * dim, state[r]);
 
-  // One token: its row's place in the window is none that another threadgroup reads now.
-  if (a.tokens == 1) {
-    out<float> kept = a.window + position % DeltaRing::window_rows * channels;
-    if (part == 0 && head % per_key == 0) kept[channel] = a.projection[channel];
-    if (t.index < part_rows) kept[value_channel] = a.projection[value_channel];
-  }
+  // The row's place in the window is none that another threadgroup reads now.
+  out<float> kept = a.window + position % DeltaRing::window_rows * channels;
+  if (part == 0 && head % per_key == 0) kept[channel] = x;
+  if (t.index < part_rows) kept[value_channel] = value;
 }
 
 GPU_KERNEL(DeltaWindow) {

@@ -72,11 +72,13 @@ GPU_KERNEL(ExpertGateUp) {
     put_sum(s.sums, i, parts, part, sum, t.lane);
   }
   group_barrier();
-  if (t.index < count * 16) {
-    uint pair = t.index / 16, row = t.index % 16;
-    float gate = take_sum(s.sums, 2 * pair * 16 + row, parts) * scale;
-    float up = take_sum(s.sums, (2 * pair + 1) * 16 + row, parts) * scale;
-    a.activations[ulong(t.group.y) * (pairs * 16) + (first + pair) * 16 + row] = silu(gate) * up;
+  if (t.index < count * 64) {  // four lanes a row
+    uint pair = t.index / 64, row = t.index / 4 % 16;
+    float gate = take_sum(s.sums, 2 * pair * 16 + row, parts, t.lane) * scale;
+    float up = take_sum(s.sums, (2 * pair + 1) * 16 + row, parts, t.lane) * scale;
+    if ((t.lane & 3) == 0) {
+      a.activations[ulong(t.group.y) * (pairs * 16) + (first + pair) * 16 + row] = silu(gate) * up;
+    }
   }
 }
 
@@ -110,6 +112,8 @@ GPU_KERNEL(ExpertDown) {
   }
   wait_for_previous();
   allow_next();  // not earlier: the next projection's weights would compete with these
+  out<float> place = a.residual + ulong(t.group.y) * a.rows + tile * 16 + min(t.index / 4, 15u);
+  float residual = *place;  // read early, so that nothing waits for it in the end
   group_barrier();
   in<float> activations = a.activations + ulong(t.group.y) * (a.picks * a.expert_size + a.shared_size);
   for (uint e = t.index; e < inputs * 32; e += ExpertDown::threads) {
@@ -132,8 +136,8 @@ GPU_KERNEL(ExpertDown) {
     put_sum(s.sums, 0, inputs * a.planes, task, sum, t.lane);
   }
   group_barrier();
-  if (t.index < 16) {
-    a.residual[ulong(t.group.y) * a.rows + tile * 16 + t.index] +=
-        take_sum(s.sums, t.index, inputs * a.planes);
+  if (t.index < 64) {
+    float sum = take_sum(s.sums, t.index / 4, inputs * a.planes, t.lane);
+    if ((t.lane & 3) == 0) *place = residual + sum;
   }
 }

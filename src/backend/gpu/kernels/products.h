@@ -57,10 +57,12 @@ GPU_FN float inverse_rms(shared<float> squares, uint simds, uint inputs, float e
 GPU_FN void put_sum(shared<float> sums, uint tile, uint blocks, uint block, float sum, uint lane) {
   if ((lane & 3) < 2) sums[(tile * 16 + (lane >> 2) + (lane & 3) * 8) * (blocks + 1) + block] = sum;
 }
-GPU_FN float take_sum(shared<float> sums, uint row, uint blocks) {
+// The sum of a row, by the four lanes of a quad together; whole simdgroups call this.
+GPU_FN float take_sum(shared<float> sums, uint row, uint blocks, uint lane) {
   float sum = 0.0f;
-  for (uint i = 0; i < blocks; ++i) sum += sums[row * (blocks + 1) + i];
-  return sum;
+  for (uint i = lane & 3; i < blocks; i += 4) sum += sums[row * (blocks + 1) + i];
+  sum += simd_shuffle_xor(sum, 1);
+  return sum + simd_shuffle_xor(sum, 2);
 }
 
 // One run of blocks into tile memory.

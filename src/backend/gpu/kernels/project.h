@@ -22,8 +22,9 @@ GPU_KERNEL(NormProject) {
   multiply_tiles(tile_block(s.barrier, 0, weights), count, blocks, a.planes, simds, t, s.codes, s.groups,
                  s.sums);
   group_barrier();
-  if (t.index < count * 16) {
-    a.y[ulong(t.group.y) * a.y_stride + tile * 16 + t.index] = take_sum(s.sums, t.index, parts) * scale;
+  if (t.index < count * 64) {  // four lanes a row
+    float sum = take_sum(s.sums, t.index / 4, parts, t.lane) * scale;
+    if ((t.lane & 3) == 0) a.y[ulong(t.group.y) * a.y_stride + tile * 16 + t.index / 4] = sum;
   }
 }
 
@@ -53,6 +54,10 @@ GPU_KERNEL(AddProject) {
   allow_next();
   prefetch_tiles(s.barrier, weights, count * parts, t);
   wait_for_previous();
+  // Read early, so that nothing waits for it in the end.
+  uint row = tile * 16 + t.index / 4;
+  bool writes = t.index < count * 64 && (t.lane & 3) == 0 && row < a.rows;
+  float residual = writes ? a.residual[ulong(t.group.y) * a.rows + row] : 0.0f;
   for (uint e = t.index; e < blocks * 32; e += AddProject::threads) {
     float v[8];
     load_inputs(a.x + ulong(t.group.y) * a.inputs, a.inputs, e, v);
@@ -63,9 +68,9 @@ GPU_KERNEL(AddProject) {
   multiply_tiles(tile_block(s.barrier, 0, weights), count, blocks, a.planes, simds, t, s.codes, s.groups,
                  s.sums);
   group_barrier();
-  uint row = tile * 16 + t.index;
-  if (t.index < count * 16 && row < a.rows) {
-    a.residual[ulong(t.group.y) * a.rows + row] += take_sum(s.sums, t.index, parts);
+  if (t.index < count * 64) {
+    float sum = take_sum(s.sums, t.index / 4, parts, t.lane);
+    if (writes) a.residual[ulong(t.group.y) * a.rows + row] = residual + sum;
   }
 }
 
@@ -77,17 +82,28 @@ GPU_KERNEL(AddGatedProject) {
   in<uchar> weights = a.weights + ulong(tile) * parts * WeightBlock::bytes;
   allow_next();
   prefetch_tiles(s.barrier, weights, count * parts, t);
-  wait_for_previous();
-  for (uint e = t.index; e < blocks * 32; e += AddGatedProject::threads) {
-    float o[8], z[8], weight[8], sum = 0.0f;
-    load_inputs(a.o + ulong(t.group.y) * a.inputs, a.inputs, e, o);
-    load_inputs(a.z + ulong(t.group.y) * a.z_stride, a.inputs, e, z);
+  // What o is multiplied by is ready before o is.
+  uint e = t.index;
+  bool prepares = e < blocks * 32;
+  float gate[8];
+  if (prepares) {
+    float weight[8];
+    load_inputs(a.z + ulong(t.group.y) * a.z_stride, a.inputs, e, gate);
     load_inputs(a.norm, AddGatedProject::head, e & 15, weight);
+    GPU_UNROLL for (uint i = 0; i < 8; ++i) gate[i] = weight[i] * silu(gate[i]);
+  }
+  wait_for_previous();
+  uint row = tile * 16 + t.index / 4;
+  bool writes = t.index < count * 64 && (t.lane & 3) == 0 && row < a.rows;
+  float residual = writes ? a.residual[ulong(t.group.y) * a.rows + row] : 0.0f;
+  if (prepares) {
+    float o[8], sum = 0.0f;
+    load_inputs(a.o + ulong(t.group.y) * a.inputs, a.inputs, e, o);
     GPU_UNROLL for (uint i = 0; i < 8; ++i) sum += o[i] * o[i];
     GPU_UNROLL for (uint mask = 1; mask < 16; mask <<= 1) sum +=
         simd_shuffle_xor(sum, mask);  // 16 lanes a head
     float scale = rsqrt(sum / float(AddGatedProject::head) + a.eps);
-    GPU_UNROLL for (uint i = 0; i < 8; ++i) o[i] = o[i] * scale * weight[i] * silu(z[i]);
+    GPU_UNROLL for (uint i = 0; i < 8; ++i) o[i] = o[i] * scale * gate[i];
     quantize_inputs(o, s.codes, s.groups, e);
   }
   group_barrier();
@@ -95,8 +111,8 @@ GPU_KERNEL(AddGatedProject) {
   multiply_tiles(tile_block(s.barrier, 0, weights), count, blocks, a.planes, simds, t, s.codes, s.groups,
                  s.sums);
   group_barrier();
-  uint row = tile * 16 + t.index;
-  if (t.index < count * 16 && row < a.rows) {
-    a.residual[ulong(t.group.y) * a.rows + row] += take_sum(s.sums, t.index, parts);
+  if (t.index < count * 64) {
+    float sum = take_sum(s.sums, t.index / 4, parts, t.lane);
+    if (writes) a.residual[ulong(t.group.y) * a.rows + row] = residual + sum;
   }
 }

@@ -13,26 +13,25 @@ struct DeltaRing {
   enum : uint { window_rows = 8, taps = 4 };
 };
 
-// For every token in turn: u = silu(convolution of the last 4 rows), q and k normalized, then, with
-// S [value][key],
+// One token: u = silu(convolution of the last 4 rows), q and k normalized, then, with S [value][key],
 //   S = decay * S;  e = beta * (v - S k);  S = S + e k^T;  y = S q
-// A projection row holds queries, keys and values (`channels` of them: the convolution's input) and, from
+// The projection row holds queries, keys and values (`channels` of them: the convolution's input) and, from
 // b_row and a_row on, the inputs of beta and decay. Value head h reads key head h / (value_heads /
-// key_heads). With one token the row also goes into the window; with more, DeltaWindow does that afterwards,
-// because other threadgroups still read it. Grid: (4, value heads); a threadgroup has 32 value rows of a
-// head, a simdgroup 4.
+// key_heads). The row also goes into the window. State, window and counters are read before
+// wait_for_previous: only earlier plans write them. Grid: (4, value heads); a threadgroup has 32 value rows
+// of a head, a simdgroup 4.
 struct DeltaStep {
   enum : uint { threads = 256, dim = 128, parts = 4, rows_per_simd = 4 };
-  in<float> projection;   // [tokens][stride]
+  in<float> projection;   // [channels and more]
   in<float> convolution;  // [4][channels], oldest tap first
   in<float> rate;         // [value_heads]: -exp(A_log)
   in<float> dt_bias;      // [value_heads]
-  in<uint> position;      // of the first token
+  in<uint> position;      // of the token
   in<uint> step;          // counts calls
   out<float> window;      // [8][channels]
   out<float> states;      // [ring][value_heads][128 value][128 key]
-  out<float> y;           // [tokens][value_heads][128]
-  uint tokens, key_heads, value_heads, stride, b_row, a_row, ring;
+  out<float> y;           // [value_heads][128]
+  uint key_heads, value_heads, b_row, a_row, ring;
   struct Shared {
     float q[dim], k[dim], v[dim / parts];
     float squares[threads / 32];

@@ -58,7 +58,8 @@ struct AddProject {
   };
 };
 
-// residual += W v, where v is, per head of 128, o / sqrt(mean(o^2) + eps) * weight * silu(z).
+// residual += W v, where v is, per head of 128, o / sqrt(mean(o^2) + eps) * weight * silu(z). Comes right
+// after DeltaStep: it reads z before its wait_for_previous.
 struct AddGatedProject {
   enum : uint { threads = 512, head = 128, max_inputs = 4096, max_tiles = 3, tile_blocks = 48 };
   in<uchar> weights;
