@@ -149,7 +149,7 @@ TEST_P(DeltaChunksTest, InputsFollowTheFormulas) {
     a.stride = kStride;
     a.b_row = kBRow;
     a.a_row = kARow;
-    run(a, {2 * kKeyHeads + kValueHeads, divide_up(tokens, DeltaInputs::threads / 32)});
+    run(a, {2 * kKeyHeads + kValueHeads, divide_up(tokens, DeltaInputs::tokens_per_group)});
     run(DeltaWindow{a.projection, a.position, window, tokens, kChannels, kStride},
         {divide_up(kChannels, DeltaWindow::threads)});
     const auto q_found = download(q, tokens * kKeyHeads * kDim),

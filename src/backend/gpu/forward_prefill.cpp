@@ -89,8 +89,8 @@ void PrefillRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta
   inputs.stride = stride;
   inputs.b_row = layer.b_row;
   inputs.a_row = layer.a_row;
-  constexpr uint kTokensPerGroup = DeltaInputs::threads / 32;
-  plan.add(inputs, {2 * inputs.key_heads + inputs.value_heads, divide_up(rows_, kTokensPerGroup)},
+  plan.add(inputs,
+           {2 * inputs.key_heads + inputs.value_heads, divide_up(rows_, DeltaInputs::tokens_per_group)},
            {rows, window, inputs_.region()},
            {prefill_.q.first(key_rows), prefill_.k.first(key_rows), prefill_.v.first(value_rows),
             prefill_.beta.first(value_heads), prefill_.log_decay.first(value_heads)});

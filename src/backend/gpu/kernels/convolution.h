@@ -22,21 +22,15 @@ GPU_FN float convolve(in<float> projection, in<float> window, in<float> weights,
   return silu(sum);
 }
 
-// The same at channels `channel` to `channel + 3`, a multiple of 4: a quarter of the loads.
-GPU_FN float4 convolve_four(in<float> projection, in<float> window, in<float> weights, uint token,
-                            uint position, uint channel, uint channels, uint stride) {
-  float4 sum = float4{0.0f, 0.0f, 0.0f, 0.0f};
-  GPU_UNROLL for (uint tap = 0; tap < DeltaRing::taps; ++tap) {
-    uint back = DeltaRing::taps - 1 - tap;
-    float4 x = float4{0.0f, 0.0f, 0.0f, 0.0f};
-    if (token >= back) {
-      x = load4(projection + ulong(token - back) * stride + channel);
-    } else if (position + token >= back) {
-      x = load4(window + (position + token - back) % DeltaRing::window_rows * channels + channel);
-    }
-    sum = sum + load4(weights + tap * channels + channel) * x;
+// The convolution's input at channels `channel` to `channel + 3`, a multiple of 4, `back` rows before
+// `token`.
+GPU_FN float4 convolution_row(in<float> projection, in<float> window, uint token, uint back, uint position,
+                              uint channel, uint channels, uint stride) {
+  if (token >= back) return load4(projection + ulong(token - back) * stride + channel);
+  if (position + token >= back) {
+    return load4(window + (position + token - back) % DeltaRing::window_rows * channels + channel);
   }
-  return float4{silu(sum.x), silu(sum.y), silu(sum.z), silu(sum.w)};
+  return float4{0.0f, 0.0f, 0.0f, 0.0f};
 }
 
 }  // namespace lily::gpu

@@ -94,38 +94,50 @@ GPU_KERNEL(DeltaChunks) {
   largest = simd_max(largest);
   if (t.lane == 0) s.largest[t.simd] = largest;
   if (t.index < chunk) {
-    // Every row adds up for itself, in the same order.
-    float sum = 0.0f;
-    for (uint j = 0; j <= min(t.index, count - 1); ++j)
-      sum += a.log_decay[ulong(first + j) * a.value_heads + head];
-    s.decay[t.index] = sum;
-    a.decay[place + t.index] = sum;
-    s.beta[t.index] = t.index < count ? a.beta[ulong(first + t.index) * a.value_heads + head] : 0.0f;
+    ulong at = ulong(first + t.index) * a.value_heads + head;
+    s.log_decay[t.index] = t.index < count ? a.log_decay[at] : 0.0f;
+    s.beta[t.index] = t.index < count ? a.beta[at] : 0.0f;
   }
   group_barrier();
+  if (t.index < chunk) {
+    // Every row adds up for itself, in the same order.
+    float sum = 0.0f;
+    for (uint j = 0; j <= t.index; ++j) sum += s.log_decay[j];
+    s.decay[t.index] = sum;
+    a.decay[place + t.index] = sum;
+  }
 
+  // Queries come by way of this simdgroup's room, 64 dimensions at a time.
+  shared<half> inverse = (shared<half>)s.work, own = inverse + t.simd * 16 * inverse_ld;
   Tile<float> kk[4], qk[4];
   GPU_UNROLL for (uint n = 0; n < 4; ++n) {
     tile_zero(kk[n]);
     tile_zero(qk[n]);
   }
-  GPU_UNROLL for (uint j = 0; j < dim / 16; ++j) {
-    Tile<half> k, q;
-    tile_load(k, s.rows + t.simd * 16 * ld + j * 16, ld, t.lane);
-    GPU_UNROLL for (uint i = 0; i < 8; ++i) {
-      uint row = t.simd * 16 + tile_row(t.lane, i);
-      q.v[i] = half(row < count ? queries[ulong(row) * key_stride + j * 16 + tile_col(t.lane, i)] : 0.0f);
+  for (uint part = 0; part < dim; part += 64) {
+    simd_sync();
+    GPU_UNROLL for (uint i = 0; i < 4; ++i) {
+      uint row = i * 4 + t.lane / 8, d = t.lane % 8 * 8, token = t.simd * 16 + row;
+      store16(own + row * inverse_ld + d,
+              eight_halves(queries + ulong(token) * key_stride + part + d, token < count, 1.0f));
     }
-    GPU_UNROLL for (uint n = 0; n < 4; n += 2) {
-      if (n <= t.simd) {  // tiles right of the diagonal are zero
-        Tile<half> k0, k1;
-        tile_load_right(k0, s.rows + n * 16 * ld + j * 16, ld, t.lane);
-        tile_load_right(k1, s.rows + (n + 1) * 16 * ld + j * 16, ld, t.lane);
-        tile_mma(kk[n], kk[n + 1], k, k0, k1);
-        tile_mma(qk[n], qk[n + 1], q, k0, k1);
+    simd_sync();
+    GPU_UNROLL for (uint j = 0; j < 4; ++j) {
+      Tile<half> k, q;
+      tile_load(k, s.rows + t.simd * 16 * ld + part + j * 16, ld, t.lane);
+      tile_load(q, own + j * 16, inverse_ld, t.lane);
+      GPU_UNROLL for (uint n = 0; n < 4; n += 2) {
+        if (n <= t.simd) {  // tiles right of the diagonal are zero
+          Tile<half> k0, k1;
+          tile_load_right(k0, s.rows + n * 16 * ld + part + j * 16, ld, t.lane);
+          tile_load_right(k1, s.rows + (n + 1) * 16 * ld + part + j * 16, ld, t.lane);
+          tile_mma(kk[n], kk[n + 1], k, k0, k1);
+          tile_mma(qk[n], qk[n + 1], q, k0, k1);
+        }
       }
     }
   }
+  group_barrier();  // the rooms become A
   Tile<half> p[4];
   GPU_UNROLL for (uint n = 0; n < 4; ++n) {
     GPU_UNROLL for (uint i = 0; i < 8; ++i) {
@@ -140,7 +152,6 @@ GPU_KERNEL(DeltaChunks) {
   float x[chunk];
   if (t.simd < 2) solve_column(x, s.work, t.index);
   group_barrier();
-  shared<half> inverse = (shared<half>)s.work, own = inverse + t.simd * 16 * inverse_ld;
   if (t.simd < 2) {
     float factor = s.beta[t.index] * exp(s.decay[t.index]);
     GPU_UNROLL for (uint i = 0; i < chunk; ++i) inverse[i * inverse_ld + t.index] = half(x[i] * factor);

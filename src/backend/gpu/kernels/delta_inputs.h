@@ -8,28 +8,44 @@
 using namespace lily::gpu;
 
 GPU_KERNEL(DeltaInputs) {
-  const uint dim = DeltaInputs::dim;
+  const uint dim = DeltaInputs::dim, tokens = DeltaInputs::tokens_per_simd, taps = DeltaRing::taps;
   allow_next();
   wait_for_previous();
-  uint part = t.group.x, token = t.group.y * (DeltaInputs::threads / 32) + t.simd;
-  if (token >= a.tokens) return;  // a whole simdgroup
+  uint part = t.group.x, first = t.group.y * DeltaInputs::tokens_per_group + t.simd * tokens;
+  if (first >= a.tokens) return;  // a whole simdgroup
   uint channels = (2 * a.key_heads + a.value_heads) * dim, channel = part * dim + t.lane * 4;
-  float4 row =
-      convolve_four(a.projection, a.window, a.convolution, token, a.position[0], channel, channels, a.stride);
-  float scale = rsqrt(simd_sum(dot(row, row)) + 1e-6f);
-  if (part < a.key_heads) {
-    store4(a.q + (ulong(token) * a.key_heads + part) * dim + t.lane * 4,
-           row * (scale * 0.08838834764831845f));  // 1 / sqrt(128)
-  } else if (part < 2 * a.key_heads) {
-    store4(a.k + (ulong(token) * a.key_heads + part - a.key_heads) * dim + t.lane * 4, row * scale);
-  } else {
-    uint head = part - 2 * a.key_heads;
-    store4(a.v + (ulong(token) * a.value_heads + head) * dim + t.lane * 4, row);
-    if (t.lane == 0) {
-      in<float> gates = a.projection + ulong(token) * a.stride;
-      ulong at = ulong(token) * a.value_heads + head;
-      a.beta[at] = sigmoid(gates[a.b_row + head]);
-      a.log_decay[at] = a.rate[head] * softplus(gates[a.a_row + head] + a.dt_bias[head]);
+  uint count = min(a.tokens - first, tokens), position = a.position[0];
+  float4 x[tokens + taps - 1], weight[taps];  // rows from first - 3 on
+  GPU_UNROLL for (uint i = 0; i < taps; ++i) weight[i] = load4(a.convolution + i * channels + channel);
+  GPU_UNROLL for (uint i = 0; i < tokens + taps - 1; ++i) {
+    x[i] = float4{0.0f, 0.0f, 0.0f, 0.0f};
+    if (i < count + taps - 1) {
+      uint token = first + i, back = taps - 1;
+      x[i] = convolution_row(a.projection, a.window, token, back, position, channel, channels, a.stride);
+    }
+  }
+  GPU_UNROLL for (uint i = 0; i < tokens; ++i) {
+    if (i < count) {
+      uint token = first + i;
+      float4 sum = float4{0.0f, 0.0f, 0.0f, 0.0f};
+      GPU_UNROLL for (uint tap = 0; tap < taps; ++tap) sum = sum + weight[tap] * x[i + tap];
+      float4 row = float4{silu(sum.x), silu(sum.y), silu(sum.z), silu(sum.w)};
+      float scale = rsqrt(simd_sum(dot(row, row)) + 1e-6f);
+      if (part < a.key_heads) {
+        store4(a.q + (ulong(token) * a.key_heads + part) * dim + t.lane * 4,
+               row * (scale * 0.08838834764831845f));  // 1 / sqrt(128)
+      } else if (part < 2 * a.key_heads) {
+        store4(a.k + (ulong(token) * a.key_heads + part - a.key_heads) * dim + t.lane * 4, row * scale);
+      } else {
+        uint head = part - 2 * a.key_heads;
+        store4(a.v + (ulong(token) * a.value_heads + head) * dim + t.lane * 4, row);
+        if (t.lane == 0) {
+          in<float> gates = a.projection + ulong(token) * a.stride;
+          ulong at = ulong(token) * a.value_heads + head;
+          a.beta[at] = sigmoid(gates[a.b_row + head]);
+          a.log_decay[at] = a.rate[head] * softplus(gates[a.a_row + head] + a.dt_bias[head]);
+        }
+      }
     }
   }
 }

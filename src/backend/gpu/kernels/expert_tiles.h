@@ -94,12 +94,21 @@ GPU_KERNEL(ExpertCombine) {
     if (pick < a.picks) factor[pick] = a.weight[slot + pick] * a.y_scale[slot + pick];
   }
   float gate = sigmoid(a.logits[ulong(token) * a.logits_stride + a.gate_row]);
-  for (uint i = t.index; i < a.hidden; i += ExpertCombine::threads) {
+  for (uint i = t.index * 8; i < a.hidden; i += ExpertCombine::threads * 8) {
     ulong at = ulong(token) * a.hidden + i;
-    float sum = gate * a.shared_y[at];
+    uint4 y[ExpertCombine::max_picks];
     GPU_UNROLL for (uint pick = 0; pick < ExpertCombine::max_picks; ++pick) {
-      if (pick < a.picks) sum += factor[pick] * float(a.y[ulong(slot + pick) * a.hidden + i]);
+      y[pick] = uint4{0, 0, 0, 0};
+      if (pick < a.picks) y[pick] = load16(a.y + ulong(slot + pick) * a.hidden + i);
     }
-    a.residual[at] += sum;
+    float4 low = load4(a.shared_y + at) * gate, high = load4(a.shared_y + at + 4) * gate;
+    GPU_UNROLL for (uint pick = 0; pick < ExpertCombine::max_picks; ++pick) {
+      float4 p = float4{half_lo(y[pick].x), half_hi(y[pick].x), half_lo(y[pick].y), half_hi(y[pick].y)};
+      float4 q = float4{half_lo(y[pick].z), half_hi(y[pick].z), half_lo(y[pick].w), half_hi(y[pick].w)};
+      low = low + p * factor[pick];
+      high = high + q * factor[pick];
+    }
+    store4(a.residual + at, load4(a.residual + at) + low);
+    store4(a.residual + at + 4, load4(a.residual + at + 4) + high);
   }
 }

@@ -57,29 +57,33 @@ GPU_FN uint4 four_experts(in<uint> expert, uint at, uint n) {
 
 }  // namespace lily::gpu
 
-// A simdgroup reads 128 entries at a time and the next ones while it looks at these; few batches have its
-// expert.
+// A simdgroup reads 512 entries at a time, and the next ones while it looks at these; few have its expert.
 GPU_KERNEL(SortByExpert) {
-  const uint batch = 128;
+  const uint batch = 128, batches = 4;
   allow_next();
   wait_for_previous();
   uint expert = t.group.x * SortByExpert::experts_per_group + t.simd;
   uint at = a.offset[expert], first = t.lane * 4, before = (1u << t.lane) - 1u;
-  uint4 next = four_experts(a.expert, first, a.n);
-  for (uint i = 0; i < a.n; i += batch, first += batch) {
-    uint4 v = next;
-    next = four_experts(a.expert, first + batch, a.n);
-    uint hits[4] = {simd_mask(v.x == expert), simd_mask(v.y == expert), simd_mask(v.z == expert),
-                    simd_mask(v.w == expert)};
-    uint to = at;
-    GPU_UNROLL for (uint j = 0; j < 4; ++j) {
-      to += popcount(hits[j] & before);
-      at += popcount(hits[j]);
+  uint4 v[batches], next[batches];
+  GPU_UNROLL for (uint b = 0; b < batches; ++b) next[b] = four_experts(a.expert, first + b * batch, a.n);
+  for (uint i = 0; i < a.n; i += batches * batch, first += batches * batch) {
+    GPU_UNROLL for (uint b = 0; b < batches; ++b) {
+      v[b] = next[b];
+      next[b] = four_experts(a.expert, first + (batches + b) * batch, a.n);
     }
-    GPU_UNROLL for (uint j = 0; j < 4; ++j) {
-      if ((hits[j] >> t.lane & 1u) == 1u) {
-        a.order[to] = first + j;
-        ++to;
+    GPU_UNROLL for (uint b = 0; b < batches; ++b) {
+      uint hits[4] = {simd_mask(v[b].x == expert), simd_mask(v[b].y == expert), simd_mask(v[b].z == expert),
+                      simd_mask(v[b].w == expert)};
+      uint to = at;
+      GPU_UNROLL for (uint j = 0; j < 4; ++j) {
+        to += popcount(hits[j] & before);
+        at += popcount(hits[j]);
+      }
+      GPU_UNROLL for (uint j = 0; j < 4; ++j) {
+        if ((hits[j] >> t.lane & 1u) == 1u) {
+          a.order[to] = first + b * batch + j;
+          ++to;
+        }
       }
     }
   }

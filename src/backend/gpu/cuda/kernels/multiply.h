@@ -24,18 +24,27 @@ struct WarpTile {
   float second_guard;
 };
 
-// Two codes, in bits 0 to 3 and 16 to 19, as halves times scale plus bias. Volatile: moved into the products'
-// shadow by the compiler it makes ptxas serialize them.
+// Two codes, 16 bits apart under `mask`, as halves times scale plus bias: or-ed into 0x6400 they are 1024 +
+// code, or 1024 + 16 code with a sixteenth of the scale. Volatile: moved into the products' shadow by the
+// compiler it makes ptxas serialize them.
+template <uint kMask>
 GPU_FN uint weight_pair(uint word, uint scale, uint bias) {
   uint code, weight;
-  asm volatile("lop3.b32 %0, %1, 0x000f000f, 0x64006400, 0xea;" : "=r"(code) : "r"(word));
+  asm volatile("lop3.b32 %0, %1, %2, 0x64006400, 0xea;" : "=r"(code) : "r"(word), "n"(kMask));
   asm volatile("sub.rn.f16x2 %0, %1, %2;" : "=r"(code) : "r"(code), "r"(0x64006400u));
   asm volatile("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(weight) : "r"(code), "r"(scale), "r"(bias));
   return weight;
 }
+// The four pairs of a word: codes n and n + 4.
+GPU_FN void weight_pairs(uint (&pairs)[4], uint word, uint scale, uint sixteenth, uint bias) {
+  pairs[0] = weight_pair<0x000f000fu>(word, scale, bias);
+  pairs[1] = weight_pair<0x00f000f0u>(word, sixteenth, bias);
+  pairs[2] = weight_pair<0x000f000fu>(word >> 8, scale, bias);
+  pairs[3] = weight_pair<0x00f000f0u>(word >> 8, sixteenth, bias);
+}
 GPU_FN uint twice_half(float x) {
   uint pair;
-  asm volatile("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(pair) : "f"(x));
+  asm("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(pair) : "f"(x));
   return pair;
 }
 
@@ -46,15 +55,17 @@ struct RowCodes {
 };
 GPU_FN void left_operands(uint (&a)[4][4], RowCodes codes, uint first_factors, uint second_factors,
                           float guard, float second_guard) {
-  uint scale = twice_half(bf16_lo(first_factors) * guard), bias = twice_half(bf16_hi(first_factors) * guard);
-  uint other_scale = twice_half(bf16_lo(second_factors) * second_guard);
-  uint other_bias = twice_half(bf16_hi(second_factors) * second_guard);
-  GPU_UNROLL for (uint j = 0; j < 4; ++j) {
-    a[j][0] = weight_pair(codes.first.x >> (4 * j), scale, bias);
-    a[j][1] = weight_pair(codes.second.x >> (4 * j), other_scale, other_bias);
-    a[j][2] = weight_pair(codes.first.y >> (4 * j), scale, bias);
-    a[j][3] = weight_pair(codes.second.y >> (4 * j), other_scale, other_bias);
-  }
+  float scale = bf16_lo(first_factors) * guard, second_scale = bf16_lo(second_factors) * second_guard;
+  uint bias = twice_half(bf16_hi(first_factors) * guard);
+  uint second_bias = twice_half(bf16_hi(second_factors) * second_guard);
+  uint pairs[4][4];
+  weight_pairs(pairs[0], codes.first.x, twice_half(scale), twice_half(scale * 0.0625f), bias);
+  weight_pairs(pairs[1], codes.second.x, twice_half(second_scale), twice_half(second_scale * 0.0625f),
+               second_bias);
+  weight_pairs(pairs[2], codes.first.y, twice_half(scale), twice_half(scale * 0.0625f), bias);
+  weight_pairs(pairs[3], codes.second.y, twice_half(second_scale), twice_half(second_scale * 0.0625f),
+               second_bias);
+  GPU_UNROLL for (uint i = 0; i < 4; ++i) { GPU_UNROLL for (uint j = 0; j < 4; ++j) a[j][i] = pairs[i][j]; }
 }
 
 // c [64 rows of the warpgroup][kTokens] = weights * x, x rows as rows_at in shared memory says. kPairs: the
@@ -250,7 +261,6 @@ struct ScatteredProduct {
   __device__ __forceinline__ void run() {
     constexpr uint kLd = Multiply128::tiles * 16 + 8;  // halves of a token's row in shared memory
     uint warp = threadIdx.x / 32, tile = blockIdx.x * Multiply128::tiles + warp, lane = threadIdx.x & 31;
-    constexpr uint kBatch = kTokens / 2 < 16 ? kTokens / 2 : 16;
     float c[kTokens / 2], factor = 1.0f / guard;
     multiply_rows<kTokens, false>(c, WarpTile{tile_blocks_of(weights, tile, tiles, inputs, 1), guard, guard},
                                   x, inputs, 1);

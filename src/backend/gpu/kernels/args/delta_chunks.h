@@ -6,11 +6,12 @@
 
 namespace lily::gpu {
 
-// Convolution, silu, normalized q and k, and the gates. A simdgroup per token and head of 128 channels: the
-// query heads, the key heads, then the value heads. Rows before the first token come from the window, which
-// DeltaWindow moves on afterwards. Grid: (2 * key_heads + value_heads, tokens / 8 rounded up).
+// Convolution, silu, normalized q and k, and the gates. A simdgroup has four tokens, whose rows it reads
+// once, and a head of 128 channels: the query heads, the key heads, then the value heads. Rows before the
+// first token come from the window, which DeltaWindow moves on afterwards. Grid: (2 * key_heads +
+// value_heads, tokens / 32 rounded up).
 struct DeltaInputs {
-  enum : uint { threads = 256, dim = 128 };
+  enum : uint { threads = 256, dim = 128, tokens_per_simd = 4, tokens_per_group = 32 };
   in<float> projection;   // [tokens][stride]
   in<float> convolution;  // [4][channels], oldest tap first
   in<float> rate;         // [value_heads]: -exp(A_log)
@@ -54,7 +55,7 @@ struct DeltaChunks {
     half rows[chunk * ld];  // keys, then values
     // A below its diagonal, then T as halves; a simdgroup's 16 rows of T are its room for results.
     float work[chunk * inverse_ld / 2];
-    float beta[chunk], decay[chunk], largest[threads / 32];
+    float beta[chunk], log_decay[chunk], decay[chunk], largest[threads / 32];
   };
 };
 
