@@ -66,10 +66,12 @@ GPU_KERNEL(AttentionPrepare) {
 
 GPU_KERNEL(AttentionCombine) {
   const uint dim = AttentionCombine::dim, batch = AttentionCombine::batch,
-             parts = AttentionCombine::threads / AttentionCombine::dim, unroll = 4;
+             columns = AttentionCombine::columns,
+             parts = AttentionCombine::threads / AttentionCombine::columns, unroll = 4;
   allow_next();
   wait_for_previous();
-  uint head = t.group.x, token = t.group.y, d = t.index % dim, part = t.index / dim;
+  uint head = t.group.x / (dim / columns), token = t.group.y, part = t.index / columns;
+  uint d = t.group.x % (dim / columns) * columns + t.index % columns;
   ulong at = (ulong(token) * a.heads + head) * a.splits;
   float largest = -1e30f, sum = 0.0f, y = 0.0f;
   for (uint i = t.index; i < a.splits; i += AttentionCombine::threads) {
@@ -103,9 +105,9 @@ GPU_KERNEL(AttentionCombine) {
   sum = simd_sum(sum);
   if (t.lane == 0) s.sums[t.simd] = sum;
   group_barrier();
-  if (t.index < dim) {
-    y = s.y[d];
-    GPU_UNROLL for (uint i = 1; i < parts; ++i) y += s.y[i * dim + d];
+  if (t.index < columns) {
+    y = s.y[t.index];
+    GPU_UNROLL for (uint i = 1; i < parts; ++i) y += s.y[i * columns + t.index];
     sum = s.sums[0];
     for (uint i = 1; i < batch / 32; ++i) sum += s.sums[i];
     float gate = a.projection[ulong(token) * a.stride + head * 2 * dim + dim + d];

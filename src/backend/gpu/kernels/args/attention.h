@@ -25,10 +25,10 @@ struct AttentionPrepare {
   using Shared = NoShared;
 };
 
-// Puts the splits together, divides, and multiplies with sigmoid(gate). A dimension is added up by four
-// threads, which share the splits. Grid: (heads, tokens).
+// Puts the splits together, divides, and multiplies with sigmoid(gate). A threadgroup has 64 dimensions of a
+// head, each added up by 16 threads, which share the splits. Grid: (heads * 4, tokens).
 struct AttentionCombine {
-  enum : uint { threads = 1024, dim = 256, batch = 256 };
+  enum : uint { threads = 1024, dim = 256, columns = 64, batch = 256 };
   in<float> partial, maximum, sums;
   in<float> projection;  // [tokens][stride]
   out<float> y;          // [tokens][heads][256]
