@@ -139,6 +139,13 @@ std::unique_ptr<PreparedPlan> TimedDevice::prepare(Plan plan) {
       row.add(dispatch, std::span<const Region>(), std::span<const Region>());
     const double each = time(*device_->prepare(std::move(row)), static_cast<int>(dispatches.size()));
     for (const Dispatch& dispatch : dispatches) add(step_, dispatch, each);
+    Plan without;
+    for (const Dispatch& dispatch : plan.dispatches()) {
+      if (dispatch.kernel != kernel)
+        without.add(dispatch, std::span<const Region>(), std::span<const Region>());
+    }
+    step_[std::string(info(kernel).name)].share =
+        step_seconds_ - time(*device_->prepare(std::move(without)), 1);
   }
   return prepared;
 }

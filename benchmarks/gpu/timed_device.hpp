@@ -13,6 +13,7 @@ namespace lily::gpu {
 struct KernelTime {
   int count = 0;
   double seconds = 0;  // of all of them
+  double share = 0;    // seconds by which a step is shorter without them
   double bytes = 0;    // of weights and DeltaNet states that they read or write
 };
 using Profile = std::map<std::string, KernelTime>;

@@ -119,6 +119,18 @@ GPU_FN void quantize_inputs(cref<float[8]> x, shared<uint4> codes, shared<InputG
   }
 }
 
+// A lane's share of a block.
+struct BlockCodes {
+  uint4 w[4];
+  uint2 factors;
+};
+GPU_FN BlockCodes load_block(block_pointer block, uint lane) {
+  BlockCodes r;
+  GPU_UNROLL for (uint i = 0; i < 4; ++i) r.w[i] = load16(block + i * 512 + lane * 16);
+  r.factors = load8(block + WeightBlock::code_bytes + lane * 8);
+  return r;
+}
+
 #if defined(__CUDACC__) && defined(__CUDA_ARCH__)
 // A lane's share of the inputs of one block: operands of the integer matrix unit, whose eight columns are the
 // high and low bytes of the four groups.
@@ -149,12 +161,12 @@ GPU_FN void gpu_integer_product(int (&c)[4], uint a0, uint a1, uint a2, uint a3,
 }
 // clang-format on
 // The integer sums of group lane % 4 for rows lane / 4 and lane / 4 + 8.
-GPU_FN void block_sums(const uchar* block, cref<BlockInputs> x, uint lane, ref<int> low_row,
+GPU_FN void block_sums(cref<BlockCodes> block, cref<BlockInputs> x, uint lane, ref<int> low_row,
                        ref<int> high_row) {
   const uint mask = 0x0f0f0f0fu;
   int sums[4] = {0, 0, 0, 0};
   GPU_UNROLL for (uint i = 0; i < 4; ++i) {
-    uint4 w = load16(block + i * 512 + lane * 16);
+    uint4 w = block.w[i];
     gpu_integer_product(sums, w.x & mask, w.z & mask, w.x >> 4 & mask, w.z >> 4 & mask, x.operand[i][0][0],
                         x.operand[i][0][1]);
     gpu_integer_product(sums, w.y & mask, w.w & mask, w.y >> 4 & mask, w.w >> 4 & mask, x.operand[i][1][0],
@@ -203,11 +215,11 @@ GPU_FN int keep_own_group(cref<int[4]> sums, uint c) {
   int keep = (c & 2) == 2 ? pair[1] : pair[0], send = (c & 2) == 2 ? pair[0] : pair[1];
   return keep + simd_shuffle_xor(send, 2);
 }
-GPU_FN void block_sums(block_pointer block, cref<BlockInputs> x, uint lane, ref<int> low_row,
+GPU_FN void block_sums(cref<BlockCodes> block, cref<BlockInputs> x, uint lane, ref<int> low_row,
                        ref<int> high_row) {
   int low[4], high[4];
   GPU_UNROLL for (uint i = 0; i < 4; ++i) {
-    uint4 w = load16(block + i * 512 + lane * 16);
+    uint4 w = block.w[i];
     low[i] = row_sum(w.x, w.y, x.x, i * 16);
     high[i] = row_sum(w.z, w.w, x.x, i * 16);
   }
@@ -218,15 +230,18 @@ GPU_FN void block_sums(block_pointer block, cref<BlockInputs> x, uint lane, ref<
 
 // The product of a block with its inputs: lane 4 g gets the sum of row g, lane 4 g + 1 that of row g + 8 (and
 // lanes 4 g + 2, 4 g + 3 the same two again). All 32 lanes together.
-GPU_FN float dot_block(block_pointer block, cref<BlockInputs> x, uint lane) {
+GPU_FN float dot_block(cref<BlockCodes> block, cref<BlockInputs> x, uint lane) {
   int low, high;
   block_sums(block, x, lane, low, high);
-  uint2 factors = load8(block + WeightBlock::code_bytes + lane * 8);
-  float a = bf16_lo(factors.x) * (x.step * float(low)) + bf16_hi(factors.x) * x.sum;
-  float b = bf16_lo(factors.y) * (x.step * float(high)) + bf16_hi(factors.y) * x.sum;
+  float a = bf16_lo(block.factors.x) * (x.step * float(low)) + bf16_hi(block.factors.x) * x.sum;
+  float b = bf16_lo(block.factors.y) * (x.step * float(high)) + bf16_hi(block.factors.y) * x.sum;
   bool odd = (lane & 1) == 1;
   float sum = (odd ? b : a) + simd_shuffle_xor(odd ? a : b, 1);
   return sum + simd_shuffle_xor(sum, 2);
+}
+
+GPU_FN float dot_block(block_pointer block, cref<BlockInputs> x, uint lane) {
+  return dot_block(load_block(block, lane), x, lane);
 }
 
 }  // namespace lily::gpu

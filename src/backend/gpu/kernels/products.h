@@ -89,14 +89,20 @@ GPU_FN void multiply_tiles(block_pointer first, uint count, uint blocks, uint pl
   }
 }
 
-// The product of one tile that is read where it is; which lane gets which row is dot_block's affair.
-GPU_FN float tile_product(in<uchar> weights, uint blocks, uint planes, shared<uint4> codes,
-                          shared<InputGroup> groups, uint lane) {
+// The product of one tile that is read where it is; which lane gets which row is dot_block's affair. `block`
+// is this lane's share of its first block and then of the first at `next`: memory is asked for a block while
+// the one before it is multiplied.
+GPU_FN float tile_product(in<uchar> weights, in<uchar> next, ref<BlockCodes> block, uint blocks, uint planes,
+                          shared<uint4> codes, shared<InputGroup> groups, uint lane) {
   float sum = 0.0f;
-  for (uint block = 0; block < blocks; ++block) {
-    BlockInputs x = block_inputs(codes, groups, block, lane);
+  for (uint i = 0; i < blocks; ++i) {
+    BlockInputs x = block_inputs(codes, groups, i, lane);
     for (uint plane = 0; plane < planes; ++plane) {
-      sum += dot_block(weights + ulong(block * planes + plane) * WeightBlock::bytes, x, lane);
+      uint following = i * planes + plane + 1;
+      BlockCodes now = block;
+      block = load_block(following < blocks * planes ? weights + ulong(following) * WeightBlock::bytes : next,
+                         lane);
+      sum += dot_block(now, x, lane);
     }
   }
   return sum;

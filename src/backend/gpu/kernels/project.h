@@ -31,15 +31,18 @@ GPU_KERNEL(NormProject) {
 GPU_KERNEL(HeadProject) {
   const uint simds = HeadProject::threads / 32;
   uint blocks = blocks_of(a.inputs), tiles = (a.rows + 15) / 16;
+  uint tile = min(t.group.x * simds + t.simd, tiles - 1), tile_bytes = blocks * a.planes * WeightBlock::bytes;
+  BlockCodes block = load_block(a.weights + ulong(tile) * tile_bytes, t.lane);
   allow_next();
   wait_for_previous();
   prepare_normed(a.x + ulong(t.group.y) * a.inputs, a.factor, a.inputs, HeadProject::threads, t, s.codes,
                  s.groups, s.squares);
   group_barrier();
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps);
-  for (uint tile = t.group.x * simds + t.simd; tile < tiles; tile += a.groups * simds) {
-    in<uchar> weights = a.weights + ulong(tile) * blocks * a.planes * WeightBlock::bytes;
-    float sum = tile_product(weights, blocks, a.planes, s.codes, s.groups, t.lane);
+  for (tile = t.group.x * simds + t.simd; tile < tiles; tile += a.groups * simds) {
+    in<uchar> weights = a.weights + ulong(tile) * tile_bytes;
+    in<uchar> next = a.weights + ulong(min(tile + a.groups * simds, tiles - 1)) * tile_bytes;
+    float sum = tile_product(weights, next, block, blocks, a.planes, s.codes, s.groups, t.lane);
     uint row = tile * 16 + (t.lane >> 2) + (t.lane & 3) * 8;
     if ((t.lane & 3) < 2 && row < a.rows) a.y[ulong(t.group.y) * a.rows + row] = sum * scale;
   }

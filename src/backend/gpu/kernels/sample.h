@@ -138,6 +138,8 @@ GPU_KERNEL(SampleAdjust) {
 GPU_KERNEL(HeadBest) {
   const uint simds = HeadBest::threads / 32;
   uint blocks = blocks_of(a.inputs), tiles = (a.rows + 15) / 16;
+  uint tile = min(t.group.x * simds + t.simd, tiles - 1), tile_bytes = blocks * a.planes * WeightBlock::bytes;
+  BlockCodes block = load_block(a.weights + ulong(tile) * tile_bytes, t.lane);
   allow_next();
   wait_for_previous();
   prepare_normed(a.x, a.factor, a.inputs, HeadBest::threads, t, s.codes, s.groups, s.squares);
@@ -145,9 +147,10 @@ GPU_KERNEL(HeadBest) {
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps), best = -3.4028235e38f;
   uint best_id = SampleShape::none;
   bool bad = false;
-  for (uint tile = t.group.x * simds + t.simd; tile < tiles; tile += a.groups * simds) {
-    in<uchar> weights = a.weights + ulong(tile) * blocks * a.planes * WeightBlock::bytes;
-    float logit = tile_product(weights, blocks, a.planes, s.codes, s.groups, t.lane) * scale;
+  for (tile = t.group.x * simds + t.simd; tile < tiles; tile += a.groups * simds) {
+    in<uchar> weights = a.weights + ulong(tile) * tile_bytes;
+    in<uchar> next = a.weights + ulong(min(tile + a.groups * simds, tiles - 1)) * tile_bytes;
+    float logit = tile_product(weights, next, block, blocks, a.planes, s.codes, s.groups, t.lane) * scale;
     uint row = tile * 16 + (t.lane >> 2) + (t.lane & 3) * 8;
     if ((t.lane & 3) < 2 && row < a.rows) {
       a.y[row] = logit;
