@@ -82,7 +82,7 @@ TEST_F(Cuda, ALaunchThatCannotBeNamesItsKernel) {
   plan.add(CountExperts{memory.as<uint>(), memory.as<atomic_uint>(), 1}, {1, 1 << 20, 1}, {}, {});
   EXPECT_THAT(testing::raised([&] { device_->run(plan); }).what(), ::testing::HasSubstr("CountExperts"));
   EXPECT_THAT(testing::raised([&] { device_->prepare(plan); }).what(), ::testing::HasSubstr("CountExperts"));
-  device_->run(count_experts(memory, memory, 0));  // and the device goes on
+  device_->run(count_experts(memory, memory, 1));  // and the device goes on
   device_->finish();
 }
 
@@ -167,7 +167,8 @@ std::vector<std::vector<float>> logits_of(backend::Backend& backend, int count, 
 }
 
 // The two differ in fused multiplications and in exponentials only; what that does to a logit grows with the
-// layers. Logits have a standard deviation of 2.8.
+// layers, and a cached value that falls to the other side of a step of its 8 bits does more. Logits have a
+// standard deviation of 2.8; seen on an H200: 0.02, and 0.061 in 8 bits.
 class CudaModels : public Cuda, public ::testing::WithParamInterface<KvFormat> {
  protected:
   void expect_near(const std::filesystem::path& folder, int count, int prefilled) {
@@ -177,7 +178,9 @@ class CudaModels : public Cuda, public ::testing::WithParamInterface<KvFormat> {
         open_gpu_backend(emulator::open_device(available_cores()), checkpoint, GetParam(), 2, {});
     const auto found = logits_of(*cuda, count, prefilled), expected = logits_of(*emulator, count, prefilled);
     for (std::size_t position = 0; position < expected.size(); ++position) {
-      EXPECT_LT(testing::max_abs_difference(found[position], expected[position]), 5e-2) << position;
+      EXPECT_LT(testing::max_abs_difference(found[position], expected[position]),
+                GetParam() == KvFormat::int8 ? 0.15 : 0.05)
+          << position;
     }
     EXPECT_EQ(logits_of(*cuda, count, prefilled), found) << "two runs";
   }
