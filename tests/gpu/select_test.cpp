@@ -68,9 +68,11 @@ TEST(Select, SamplesInASlicePerMultiprocessor) {
 }
 
 TEST(Select, ExpertPairsFitTileMemory) {
-  EXPECT_EQ(expert_pairs(1), 2U);
-  EXPECT_EQ(expert_pairs(8), 2U);  // 2048 inputs in 4 bits
-  EXPECT_EQ(expert_pairs(9), 1U);
+  EXPECT_EQ(expert_pairs(1), 3U);
+  EXPECT_EQ(expert_pairs(8), 3U);  // 2048 inputs in 4 bits
+  EXPECT_EQ(expert_pairs(9), 2U);
+  EXPECT_EQ(expert_pairs(12), 2U);
+  EXPECT_EQ(expert_pairs(13), 1U);
   EXPECT_EQ(expert_pairs(16), 1U);  // in 8 bits
   for (uint parts = 1; parts <= ExpertGateUp::tile_blocks / 2; ++parts) {
     ASSERT_LE(2 * expert_pairs(parts) * parts, static_cast<uint>(ExpertGateUp::tile_blocks));

@@ -18,8 +18,8 @@ struct ExpertGateUp {
     max_inputs = 4096,
     max_experts = 256,
     max_picks = 8,
-    max_pairs = 2,
-    tile_blocks = 32
+    max_pairs = 3,
+    tile_blocks = 48
   };
   in<uchar> gate, up;                // [experts][expert_size / 16][blocks][planes]
   in<uchar> shared_gate, shared_up;  // [shared_size / 16][blocks][planes]
