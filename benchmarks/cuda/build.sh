@@ -8,8 +8,7 @@ folder=$(dirname "$program")
 mkdir -p "$folder"
 {
   echo "builddir = $folder"
-  echo "extra = ${EXTRA:-}"
-  echo 'flags = -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -Isrc -Iinclude $extra'
+  echo 'flags = -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -Isrc -Iinclude'
   printf 'rule compile\n  command = nvcc $flags -MMD -MF $out.d -c -o $out $in\n  depfile = $out.d\n  deps = gcc\n'
   printf 'rule link\n  command = nvcc $flags -o $out $in\n'
   objects=()
