@@ -39,8 +39,9 @@ inline constexpr double kSoftmaxWeight = 1e-6;
 // One recurrence step adds a few fp32 roundings to a state that decays; relative to the largest output.
 inline constexpr double kDeltaNet = 2e-5;
 
-// In chunks, keys, queries, state and errors meet as halves: 2^-12 for each operand of four products after
-// each other, some of whose errors the triangular system passes on; relative to the largest output.
+// In chunks, keys, queries, values, the triangular system's inverse, state and errors meet as halves: 2^-12
+// for each operand of four products after each other, some of whose errors the triangular system passes on;
+// relative to the largest output.
 inline constexpr double kDeltaChunks = 2e-3;
 
 }  // namespace lily::gpu::tolerance
