@@ -161,8 +161,8 @@ LILY_INLINE void byte_values(const std::int8_t* values, int head_dim, int positi
 }
 
 template <class S>
-void attend_bytes(const KvView& kv, int head_dim, const float* queries, int heads, int begin, int end,
-                  const AttentionState& state) {
+LILY_INLINE void attend_bytes_in(const KvView& kv, int head_dim, const float* queries, int heads, int begin,
+                                 int end, const AttentionState& state) {
   const int count = end - begin, padded = whole_lanes(count);
   alignas(64) float scores[kMaximumHeads * kAttentionBlock];
   alignas(64) float scaled[kAttentionBlock];
@@ -190,6 +190,19 @@ void attend_bytes(const KvView& kv, int head_dim, const float* queries, int head
             state.values + static_cast<std::ptrdiff_t>(h) * head_dim + d);
       }
     });
+  }
+}
+
+// Known dims make the addresses of all heads' codes one register and constants (5 % of attention).
+constexpr int kUsualHeadDim = 256;
+
+template <class S>
+void attend_bytes(const KvView& kv, int head_dim, const float* queries, int heads, int begin, int end,
+                  const AttentionState& state) {
+  if (head_dim == kUsualHeadDim) {
+    attend_bytes_in<S>(kv, kUsualHeadDim, queries, heads, begin, end, state);
+  } else {
+    attend_bytes_in<S>(kv, head_dim, queries, heads, begin, end, state);
   }
 }
 
@@ -295,8 +308,8 @@ KvCodes encode_block(const KvView& kv, int head_dim, int begin, const KvCodes& r
 }
 
 template <class S>
-void attend_codes(const KvCodes& kv, int head_dim, const float* queries, int heads,
-                  const AttentionState& state) {
+LILY_INLINE void attend_codes_in(const KvCodes& kv, int head_dim, const float* queries, int heads,
+                                 const AttentionState& state) {
   alignas(64) float scores[kMaximumHeads * kAttentionBlock];
   float corrections[kMaximumHeads];
   const QueryCodes<1> codes(queries, heads * head_dim);
@@ -317,6 +330,16 @@ void attend_codes(const KvCodes& kv, int head_dim, const float* queries, int hea
           kv.value_scales + d, corrections + h, state.values + static_cast<std::ptrdiff_t>(h) * head_dim + d);
     }
   });
+}
+
+template <class S>
+void attend_codes(const KvCodes& kv, int head_dim, const float* queries, int heads,
+                  const AttentionState& state) {
+  if (head_dim == kUsualHeadDim) {
+    attend_codes_in<S>(kv, kUsualHeadDim, queries, heads, state);
+  } else {
+    attend_codes_in<S>(kv, head_dim, queries, heads, state);
+  }
 }
 
 }  // namespace
