@@ -7,7 +7,8 @@
 //   contains  a part of the answer
 //   json      the value of the answer, read as JSON
 //   one_of    the answers that are right
-// Where no calls are expected there must be none, and a broken answer is never right.
+// Where no calls are expected there must be none, and a broken answer is never right. With `continues: true`
+// the messages go on from those of the line before, whose tools and thinking hold.
 #pragma once
 
 #include <filesystem>

@@ -68,12 +68,32 @@ Expectation read_expectation(const Json& json) {
   return expect;
 }
 
-SuiteTask read_task(std::string_view line) {
-  const Json json = Json::parse(line);
+// A line that continues the one before it: that one's messages, tools and thinking come first.
+void continue_from(const Json& before, Json& json) {
+  if (before.is_null()) throw Error(ErrorKind::bad_input, "continues: there is no line before it");
+  Json::Array messages = member(before, "messages").as_array();
+  const Json::Array& own = member(json, "messages").as_array();
+  messages.insert(messages.end(), own.begin(), own.end());
+  json.set("messages", Json::array(std::move(messages)));
+  for (const char* name : {"tools", "enable_thinking"}) {
+    if (json.find(name) != nullptr) {
+      throw Error(ErrorKind::bad_input, fmt::format("continues: {} stands in the line before it", name));
+    }
+    if (const Json* value = before.find(name)) json.set(name, *value);
+  }
+}
+
+// `before` is the task of the line before it, whole, and becomes this one.
+SuiteTask read_task(std::string_view line, Json& before) {
+  Json json = Json::parse(line);
+  if (const Json* continues = json.find("continues"); continues != nullptr && continues->as_boolean()) {
+    continue_from(before, json);
+  }
   SuiteTask task;
   task.kind = member(json, "kind").as_string();
   task.prompt = parse_chat_prompt(json);
   task.expect = read_expectation(member(json, "expect"));
+  before = std::move(json);
   return task;
 }
 
@@ -82,6 +102,7 @@ SuiteTask read_task(std::string_view line) {
 std::vector<SuiteTask> read_suite(const std::filesystem::path& file) {
   const std::string text = read_text_file(file, kMostBytes);
   std::vector<SuiteTask> tasks;
+  Json before;
   int number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -90,7 +111,7 @@ std::vector<SuiteTask> read_suite(const std::filesystem::path& file) {
     begin = end + 1;
     if (line.empty()) continue;
     try {
-      tasks.push_back(read_task(line));
+      tasks.push_back(read_task(line, before));
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{}, line {}: {}", file.string(), number, error.what()));
     }

@@ -105,6 +105,27 @@ TEST(Suite, ReadsTheMembersOfAChatRequest) {
   EXPECT_TRUE(tasks[1].prompt.enable_thinking);
 }
 
+TEST(Suite, ALineContinuesTheOneBeforeIt) {
+  const SuiteFile file(
+      R"({"kind": "k", "messages": [{"role": "user", "content": "1"}], "tools": [{"type": "function", "function": {"name": "f"}}], "enable_thinking": false, "expect": {"equals": "a"}})"
+      "\n"
+      R"({"kind": "l", "continues": true, "messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "2"}], "expect": {"equals": "b"}})"
+      "\n"
+      R"({"kind": "k", "continues": true, "messages": [{"role": "assistant", "content": "b"}, {"role": "user", "content": "3"}], "expect": {"equals": "c"}})"
+      "\n"
+      R"({"kind": "k", "continues": false, "messages": [{"role": "user", "content": "4"}], "expect": {"equals": "d"}})");
+  const std::vector<SuiteTask> tasks = read_suite(file.path);
+  ASSERT_EQ(tasks.size(), 4U);
+  EXPECT_EQ(tasks[1].kind, "l");
+  EXPECT_EQ(tasks[1].prompt.messages.size(), 3U);
+  EXPECT_EQ(tasks[2].prompt.messages.size(), 5U);
+  EXPECT_EQ(tasks[2].prompt.tools.size(), 1U);
+  EXPECT_FALSE(tasks[2].prompt.enable_thinking);
+  EXPECT_EQ(tasks[3].prompt.messages.size(), 1U);
+  EXPECT_TRUE(tasks[3].prompt.tools.empty());
+  EXPECT_TRUE(tasks[3].prompt.enable_thinking);
+}
+
 TEST(Suite, NamesTheLineThatIsWrong) {
   const std::string good =
       R"({"kind": "k", "messages": [{"role": "user", "content": "Hi"}], "expect": {"equals": "a"}})"
@@ -119,7 +140,10 @@ TEST(Suite, NamesTheLineThatIsWrong) {
        "holds 2"},
       {R"({"kind": "k", "messages": [{"role": "user", "content": "x"}], "expect": {"equals": 1}})", "number"},
       {R"({"kind": "k", "messages": [{"role": "user", "content": "x"}], "expect": {"calls": [{"name": "a"}]}})",
-       "arguments"}};
+       "arguments"},
+      {R"({"kind": "k", "continues": true, "tools": [], "messages": [], "expect": {"equals": "a"}})",
+       "tools"},
+      {R"({"kind": "k", "continues": 1, "messages": [], "expect": {"equals": "a"}})", "number"}};
   for (const auto& [line, complaint] : cases) {
     const SuiteFile file(good + line);
     const Error error = testing::raised([&] { read_suite(file.path); });
@@ -127,6 +151,8 @@ TEST(Suite, NamesTheLineThatIsWrong) {
     testing::expect_mentions(error, "line 2");
     testing::expect_mentions(error, complaint);
   }
+  const SuiteFile first(R"({"kind": "k", "continues": true, "messages": [], "expect": {"equals": "a"}})");
+  testing::expect_mentions(testing::raised([&] { read_suite(first.path); }), "no line before it");
   const SuiteFile empty("\n");
   testing::expect_mentions(testing::raised([&] { read_suite(empty.path); }), "no task");
   EXPECT_EQ(testing::raised([] { read_suite("/nowhere/suite.jsonl"); }).kind(), ErrorKind::not_found);
