@@ -68,7 +68,7 @@ class OptimizerGraph:
     def capture(self):
         """Leaves parameters and optimizer as they were."""
         parameters = self.optimizer.parameters
-        changed = parameters.masters, self.optimizer.momentum, self.optimizer.square
+        changed = parameters.masters, *self.optimizer.state().values()
         kept = [tensor.clone() for tensor in changed]
         self.optimizer.set_step(1, 1.0, 1.0)
         self.optimizer.step()

@@ -13,7 +13,8 @@ from conversations import Encoder
 from grammar.mixture import TrainingStream
 
 # A batch has rows of one length and always the same number of tokens, so that flat operations have one shape.
-BATCH_SLOTS = 49152
+# 46,080 has many divisors: row lengths can lie close to each other, and nine slots of ten are used.
+BATCH_SLOTS = 46080
 WAITING_BATCHES = 60
 WAIT_SECONDS = 90  # without a batch for so long, the workers must have failed
 # The memory of a batch belongs to the copying stream, which would write the next one over it as soon as it is
@@ -40,7 +41,7 @@ def pack(samples, length, rows):
 
 def work(seed, schedule, slots, progress, batches):
     """A worker: fills rows of every length and hands over a batch when its rows are full."""
-    encoder, stream = Encoder(), TrainingStream(seed, schedule.fine_tuning)
+    encoder, stream = Encoder(), TrainingStream(seed)
     chance = random.Random(seed)
     pools = {length: [] for length in schedule.lengths if length <= slots}
     while True:

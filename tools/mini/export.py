@@ -1,4 +1,4 @@
-"""Writes the masters as a bf16 checkpoint in the Hugging Face layout, in small shards."""
+"""Writes parameters as a bf16 checkpoint in the Hugging Face layout, in small shards."""
 
 import json
 import pathlib
@@ -23,20 +23,20 @@ def shards(tensors):
     return groups
 
 
-def export(parameters, architecture, end_of_text, folder):
+def export(parameters, values, architecture, end_of_text, folder):
+    """`values` are flat like the masters."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     groups = shards(parameters.tensors)
     weight_map, total = {}, 0
     for index, names in enumerate(groups, 1):
         file_name = f"model-{index:05d}-of-{len(groups):05d}.safetensors"
-        values = {
-            name: parameters.view(parameters.masters, name).to(torch.bfloat16).cpu().contiguous()
-            for name in names
+        tensors = {
+            name: parameters.view(values, name).to(torch.bfloat16).cpu().contiguous() for name in names
         }
-        safetensors.torch.save_file(values, folder / file_name, metadata={"format": "pt"})
+        safetensors.torch.save_file(tensors, folder / file_name, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(names, file_name)
-        total += sum(2 * value.numel() for value in values.values())
+        total += sum(2 * tensor.numel() for tensor in tensors.values())
     write_json(
         folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map}
     )

@@ -1,6 +1,6 @@
 """Trains lily-mini: the command line of one run.
 
-usage: main.py --wall SECONDS --to PROGRESS --state FILE --out FOLDER [--seed N] [--fine-tune FOLDER]
+usage: main.py --wall SECONDS --to PROGRESS --state FILE --out FOLDER [--seed N] [--begin-with FOLDER]
 """
 
 import argparse
@@ -23,10 +23,10 @@ def main():
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--fine-tune",
+        "--begin-with",
         default="",
         metavar="FOLDER",
-        help="begin the second training from this export of the first",
+        help="begin with the weights of this export",
     )
     arguments = parser.parse_args()
     compiling = warm_up.start()

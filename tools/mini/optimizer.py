@@ -11,6 +11,9 @@ ADAM_DECAY_RATE = 8e-3  # A_log and dt_bias
 ADAM_OTHER_RATE = 3e-3
 BETA_1, BETA_2 = 0.9, 0.98
 MAX_GRADIENT_NORM = 1.0
+# Steps over which the weights are averaged. The average answers better than the weights of any one step while
+# the rate is high, so that a training that is cut off leaves something of use.
+AVERAGED_STEPS = 300
 # Coefficients of five quintic steps that bring all singular values near 1.
 ORTHOGONAL_STEPS = (
     (4.0848, -6.8946, 2.9270),
@@ -69,7 +72,8 @@ class Optimizer:
                 self.groups[-1][2] += tensor.size
             else:
                 self.groups.append([tensor.shape[-2:], parameters.offsets[name], tensor.size])
-        self.settings = torch.zeros(5, device=device)
+        self.average = parameters.masters.clone()
+        self.settings = torch.zeros(6, device=device)
         self.gradient_norm = torch.zeros(1, device=device)
         self.adam = compiled(adam_step)
 
@@ -78,14 +82,21 @@ class Optimizer:
         scale."""
         self.settings.copy_(
             torch.tensor(
-                [rate, 1 - BETA_1**step, 1 - BETA_2**step, min(0.95, 0.85 + 0.1 * step / 300), gradient_scale]
+                [
+                    rate,
+                    1 - BETA_1**step,
+                    1 - BETA_2**step,
+                    min(0.95, 0.85 + 0.1 * step / 300),
+                    gradient_scale,
+                    max(1 / step, 1 / AVERAGED_STEPS),
+                ]
             )
         )
 
     @torch.no_grad()
     def step(self):
         p = self.parameters
-        rate, correction_1, correction_2, muon_momentum, gradient_scale = self.settings.unbind()
+        rate, correction_1, correction_2, muon_momentum, gradient_scale, newest = self.settings.unbind()
         norm = p.gradients.float().norm() * gradient_scale
         self.gradient_norm.copy_(norm[None])
         scale = gradient_scale * torch.clamp(MAX_GRADIENT_NORM / (norm + 1e-6), max=1.0)
@@ -111,10 +122,12 @@ class Optimizer:
             master = p.masters[part]
             stretch = max(1, rows / columns) ** 0.5
             master.copy_(master * (1 - MUON_RATE * MUON_DECAY * rate) - update * (MUON_RATE * stretch * rate))
+        self.average.lerp_(p.masters, newest)
 
     def state(self):
-        return {"momentum": self.momentum, "square": self.square}
+        return {"momentum": self.momentum, "square": self.square, "average": self.average}
 
     def load(self, state):
         self.momentum.copy_(state["momentum"])
         self.square.copy_(state["square"])
+        self.average.copy_(state["average"])

@@ -63,9 +63,10 @@ class Parameters:
         return (self.four_bit_size * 4.5 + eight * 8.5 + (self.size - self.eight_bit_end) * 16) / 8e6
 
     @torch.no_grad()
-    def refresh(self, quantized):
-        """Working weights from the masters: as the bf16 file will hold them, or as the quantized one."""
-        exported = self.masters.bfloat16()
+    def refresh(self, quantized, source=None):
+        """Working weights from the masters or from `source`: as the bf16 file will hold them, or as the
+        quantized one."""
+        exported = (self.masters if source is None else source).bfloat16()
         self.working.copy_(exported)
         if quantized:
             four, eight = self.four_bit_size, self.eight_bit_end

@@ -2,15 +2,15 @@
 
 import dataclasses
 
-TRAINING_LENGTHS = (128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288)
-# Capturing a graph takes a second or two, which a short training has not; padding costs less.
-FINE_TUNING_LENGTHS = (256, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192)
+# Whole chunks of the delta rule (64), and divisors of a batch's slots.
+LENGTHS = (
+    *(128, 192, 256, 320, 384, 512, 640, 768, 960, 1152, 1280, 1536, 1920, 2304),
+    *(3072, 3840, 5120, 7680, 11520),
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    fine_tuning: bool
-    lengths: tuple  # row lengths of batches
     peak_rate: float  # relative to the optimizer's constants
     warm_up_steps: int
     flat_until: float  # then the rate falls linearly
@@ -19,6 +19,7 @@ class Schedule:
     two_batches_from: float  # micro-batches a step: small steps while much is learnt, then less noise
     growth: tuple  # (until this progress, longest conversation): copying over short distances is learnt first
     long_shares: tuple  # afterwards: (share of conversations, longest)
+    lengths: tuple = LENGTHS  # row lengths of batches
 
     def rate(self, progress, step):
         """The learning rate, relative to the optimizer's constants."""
@@ -42,30 +43,28 @@ class Schedule:
         return self.long_shares[-1][1]
 
 
+# Only texts are longer than 1,800 tokens; 16K positions get a little training, too.
+LONG_SHARES = ((0.02, 10500), (0.13, 6800), (0.85, 1800))
+
 TRAINING = Schedule(
-    fine_tuning=False,
-    lengths=TRAINING_LENGTHS,
     peak_rate=1.0,
     warm_up_steps=200,
-    flat_until=0.4,
-    last_rate=0.02,
+    flat_until=0.3,
+    last_rate=0.0,
     quantized_from=0.5,
     two_batches_from=0.3,
-    growth=((0.06, 450), (0.14, 900), (0.25, 1800), (0.45, 2700)),
-    # 16K positions get a little training, too.
-    long_shares=((0.03, 10500), (0.25, 6800), (0.72, 2900)),
+    growth=((0.04, 500), (0.12, 900), (0.3, 1800)),
+    long_shares=LONG_SHARES,
 )
 
-# From trained weights: less than half of the rate, because what was learnt is to stay, and down to nothing.
-FINE_TUNING = Schedule(
-    fine_tuning=True,
-    lengths=FINE_TUNING_LENGTHS,
-    peak_rate=0.4,
-    warm_up_steps=60,
-    flat_until=0.2,
+# From trained weights: not the whole rate, because what was learnt is to stay, and nothing has to grow.
+CONTINUED = Schedule(
+    peak_rate=0.7,
+    warm_up_steps=100,
+    flat_until=0.3,
     last_rate=0.0,
-    quantized_from=0.0,
-    two_batches_from=0.5,
+    quantized_from=0.3,
+    two_batches_from=0.3,
     growth=(),
-    long_shares=((0.1, 6800), (0.9, 2500)),
+    long_shares=LONG_SHARES,
 )

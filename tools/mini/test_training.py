@@ -14,11 +14,11 @@ safetensors_torch = pytest.importorskip("safetensors.torch", reason="the tests o
 import train  # noqa: E402
 import warm_up  # noqa: E402
 from architecture import Architecture, tensors  # noqa: E402
-from average import average  # noqa: E402
 from conversations import ANSWER, FORCED, OTHER  # noqa: E402
 from data import BATCH_SLOTS, pack, row_length  # noqa: E402
+from delta_rule import CHUNK  # noqa: E402
 from export import SHARD_BYTES, shards  # noqa: E402
-from schedule import FINE_TUNING, TRAINING, TRAINING_LENGTHS  # noqa: E402
+from schedule import CONTINUED, LENGTHS, TRAINING  # noqa: E402
 
 SMALL = Architecture(
     hidden=64,
@@ -62,7 +62,7 @@ def test_two_runs_train_export_and_evaluate(tmp_path):
     assert len(log["runs"]) == 2 and any(record["kind"] == "suite" for record in log["records"])
 
 
-def test_fine_tuning_begins_from_an_export(tmp_path):
+def test_a_training_begins_with_an_export(tmp_path):
     def settings(**own):
         small = dict(device="cpu", slots=512, workers=1, check_tasks=1, suite_tasks=1)
         return train.Settings(state=own["out"] + ".pt", **small, **own)
@@ -70,12 +70,13 @@ def test_fine_tuning_begins_from_an_export(tmp_path):
     out = [str(tmp_path / name) for name in ("first", "second")]
     first = train.run(settings(wall=train.SAVE_SECONDS + 2, to=0.1, out=out[0]), SMALL, time.time())
     trainer = train.Trainer(
-        settings(wall=1.0, to=1.0, out=out[1], fine_tune=out[0]), SMALL, time.time(), compiling=()
+        settings(wall=1.0, to=1.0, out=out[1], begin_with=out[0]), SMALL, time.time(), compiling=()
     )
     trainer.loader.stop()
-    assert trainer.step == 0 and trainer.schedule is FINE_TUNING
-    expected = first.parameters.masters.to(torch.bfloat16).float()
+    assert trainer.step == 0 and trainer.schedule is CONTINUED
+    expected = first.optimizer.average.to(torch.bfloat16).float()
     assert torch.equal(trainer.parameters.masters, expected)
+    assert torch.equal(trainer.optimizer.average, expected)
 
 
 @pytest.mark.parametrize("part", [*warm_up.MODEL_PARTS, warm_up.OPTIMIZER])
@@ -94,7 +95,7 @@ def test_every_part_is_compiled_with_its_gradients(part, monkeypatch):
     assert len(compiled) == (3 if part == warm_up.OPTIMIZER else 1)
 
 
-def test_the_loss_of_one_batch_falls():
+def test_the_loss_of_one_batch_falls_and_the_weights_are_averaged():
     from model import Model
     from optimizer import Optimizer
     from parameters import Parameters
@@ -104,7 +105,7 @@ def test_the_loss_of_one_batch_falls():
         SMALL, parameters.weights, fast=False
     )
     ids = torch.randint(0, 4096, (2, 65), generator=torch.Generator().manual_seed(1))
-    weights, losses = torch.ones(2, 64), []
+    weights, losses, masters = torch.ones(2, 64), [], []
     for step in range(1, 19):
         parameters.refresh(quantized=step % 2 == 0)
         parameters.gradients.zero_()
@@ -113,7 +114,9 @@ def test_the_loss_of_one_batch_falls():
         losses.append(loss.item())
         optimizer.set_step(step, 0.5, 1.0)
         optimizer.step()
+        masters.append(parameters.masters.clone())
     assert losses[-1] < 0.75 * losses[0], losses
+    assert torch.allclose(optimizer.average, torch.stack(masters).mean(0), atol=1e-5)
 
 
 def test_packing_shifts_weights_to_the_token_before():
@@ -122,18 +125,18 @@ def test_packing_shifts_weights_to_the_token_before():
     assert weights.tolist() == [[OTHER, ANSWER, FORCED, FORCED], [FORCED] * 4]
 
 
-@pytest.mark.parametrize("tokens, length", [(1, 128), (129, 128), (130, 192), (12289, 12288), (12290, None)])
+@pytest.mark.parametrize("tokens, length", [(1, 128), (129, 128), (130, 192), (11521, 11520), (11522, None)])
 def test_a_row_holds_one_token_more_than_its_length(tokens, length):
-    assert row_length(tokens, TRAINING_LENGTHS) == length
+    assert row_length(tokens, LENGTHS) == length
 
 
-@pytest.mark.parametrize("schedule", [TRAINING, FINE_TUNING])
+@pytest.mark.parametrize("schedule", [TRAINING, CONTINUED])
 def test_every_row_length_fills_a_batch(schedule):
-    assert all(BATCH_SLOTS % length == 0 for length in schedule.lengths)
+    assert all(BATCH_SLOTS % length == 0 and length % CHUNK == 0 for length in schedule.lengths)
     assert schedule.lengths[-1] >= max(length for _, length in schedule.long_shares)
 
 
-@pytest.mark.parametrize("schedule", [TRAINING, FINE_TUNING])
+@pytest.mark.parametrize("schedule", [TRAINING, CONTINUED])
 def test_the_rate_rises_stays_and_falls(schedule):
     assert schedule.rate(0.0, 0) < 0.01 and schedule.rate(0.2, 5000) == pytest.approx(schedule.peak_rate)
     assert schedule.rate(1.0, 5000) == pytest.approx(schedule.last_rate)
@@ -142,21 +145,9 @@ def test_the_rate_rises_stays_and_falls(schedule):
 
 def test_conversations_grow():
     chance = random.Random(1)
-    assert TRAINING.longest_conversation(0.0, chance) == 450
+    assert TRAINING.longest_conversation(0.0, chance) == 500
     late = {TRAINING.longest_conversation(0.9, chance) for _ in range(500)}
     assert late == {length for _, length in TRAINING.long_shares}
-
-
-def test_the_mean_of_two_exports_lies_between_them(tmp_path):
-    for name, value in (("first", 1.0), ("second", 2.0)):
-        (tmp_path / name).mkdir()
-        values = {"weight": torch.full((3,), value, dtype=torch.bfloat16)}
-        safetensors_torch.save_file(values, tmp_path / name / "model-00001-of-00001.safetensors")
-    (tmp_path / "second" / "config.json").write_text("{}")
-    average(tmp_path / "first", tmp_path / "second", 0.75, tmp_path / "mean")
-    mean = safetensors_torch.load_file(tmp_path / "mean" / "model-00001-of-00001.safetensors")
-    assert mean["weight"].tolist() == [1.75] * 3 and mean["weight"].dtype == torch.bfloat16
-    assert (tmp_path / "mean" / "config.json").exists()
 
 
 def test_shards_are_small_and_complete():

@@ -30,9 +30,10 @@ from export import export, load_export, write_json
 from model import Model
 from optimizer import Optimizer
 from parameters import Parameters
-from schedule import FINE_TUNING, TRAINING
+from schedule import CONTINUED, TRAINING
 
-OTHER_WEIGHT = 0.02  # of text that the model only reads
+# Of text that the model only reads: it helps at first; later, words that nobody can guess are mostly noise.
+OTHER_WEIGHT, LAST_OTHER_WEIGHT = 0.02, 0.005
 DECISION_WEIGHT = 4.0
 BALANCE_WEIGHT = 0.003
 LOG_SECONDS = 10
@@ -51,10 +52,10 @@ class Settings:
     state: str
     out: str
     seed: int = 1
-    fine_tune: str = ""
+    begin_with: str = ""
     device: str = "cuda"
     slots: int = BATCH_SLOTS
-    workers: int = 13
+    workers: int = 10
     check_tasks: int = CHECK_TASKS
     suite_tasks: int = held_out.SUITE_TASKS
 
@@ -115,7 +116,7 @@ class Trainer:
         self.log = Log(started)
         self.compiling = compiling
         self.settings, self.architecture = settings, architecture
-        self.schedule = FINE_TUNING if settings.fine_tune else TRAINING
+        self.schedule = CONTINUED if settings.begin_with else TRAINING
         self.gpu = settings.device == "cuda"
         saved = pathlib.Path(settings.state).exists()
         state = (
@@ -147,12 +148,13 @@ class Trainer:
             torch.bfloat16 if self.gpu else torch.float32,
             compiled,
         )
+        if settings.begin_with:
+            load_export(self.parameters, settings.begin_with)
         self.optimizer = Optimizer(self.parameters, compiled)
         if saved:
             self.parameters.masters.copy_(state["masters"])
             self.optimizer.load(state)
-        elif settings.fine_tune:
-            load_export(self.parameters, settings.fine_tune)
+        self.other_weight = torch.full((), OTHER_WEIGHT, device=settings.device)
         parts = warm_up.MODEL_PARTS if self.gpu else ()
         self.model = Model(architecture, self.parameters.weights, self.gpu, parts)
         self.sums = Sums(settings.device)
@@ -164,7 +166,9 @@ class Trainer:
     def batch(self, ids, codes):
         """Forward and backward; returns the loss before it is weighted with the balance loss."""
         weights = (
-            (codes == OTHER) * OTHER_WEIGHT + (codes == ANSWER) * 1.0 + (codes == DECISION) * DECISION_WEIGHT
+            (codes == OTHER) * self.other_weight
+            + (codes == ANSWER) * 1.0
+            + (codes == DECISION) * DECISION_WEIGHT
         )
         loss, balance, by_token, correct = self.model.loss(ids.long(), weights)
         (loss / weights.sum().clamp(min=1) + BALANCE_WEIGHT * balance).backward()
@@ -207,6 +211,7 @@ class Trainer:
         self.loader.progress.value = progress
         self.parameters.refresh(progress >= self.schedule.quantized_from)
         self.parameters.gradients.zero_()
+        self.other_weight.fill_(OTHER_WEIGHT + (LAST_OTHER_WEIGHT - OTHER_WEIGHT) * progress)
         count, waited = self.schedule.batches(progress), 0.0
         for _ in range(count):
             start = time.time()
@@ -280,6 +285,7 @@ class Trainer:
         )
 
     def check(self, progress, items):
+        self.parameters.refresh(progress >= self.schedule.quantized_from, self.optimizer.average)
         score = evaluate(self.model, items, self.schedule.lengths, self.settings.slots, self.settings.device)
         self.log.record(
             "check", step=self.step, progress=round(progress, 4), exact=score.exact, loss=score.loss
@@ -297,7 +303,7 @@ class Trainer:
 
     def export(self):
         end_of_text = self.encoder.tokenizer.token_to_id("<|endoftext|>")
-        export(self.parameters, self.architecture, end_of_text, self.settings.out)
+        export(self.parameters, self.optimizer.average, self.architecture, end_of_text, self.settings.out)
         self.write_log()
         self.log.say("exported")
 
@@ -310,7 +316,7 @@ class Trainer:
         items = self.suite.result()
         result = {}
         for name, quantized in (("bf16", False), ("quantized", True)):
-            self.parameters.refresh(quantized)
+            self.parameters.refresh(quantized, self.optimizer.average)
             score = evaluate(
                 self.model, items, self.schedule.lengths, self.settings.slots, self.settings.device
             )
