@@ -8,23 +8,23 @@
 
 namespace lily::testing {
 
-// Smallest share of right answers of a kind over the whole suite. The one place where bars stand. Four kinds
-// stay below what the model is meant to reach; their bars are just under what it does: one_call 0.93 wanted
-// and 0.85 reached, parallel_calls 0.88 and 0.715, no_tool_fits 0.88 and 0.70, lists 0.95 and 0.905.
+// Smallest share of right answers of a kind over the whole suite. The one place where bars stand. One kind
+// stays below what the model is meant to reach; its bar is just under what it does: parallel_calls 0.88
+// wanted and 0.825 reached.
 struct SuiteBar {
   const char* kind;
   double share;
 };
 inline constexpr SuiteBar kSuiteBars[] = {
-    {"one_call", 0.84},   {"reply", 0.98},        {"parallel_calls", 0.70}, {"chain", 0.90},
-    {"tool_error", 0.98}, {"no_tool_fits", 0.69}, {"fact_absent", 0.88},    {"fact_short", 0.93},
-    {"fact_long", 0.88},  {"json", 0.95},         {"arithmetic", 0.95},     {"lists", 0.90},
-    {"talk", 0.95},       {"off_grammar", 0.95},
+    {"one_call", 0.93},   {"reply", 0.98},        {"parallel_calls", 0.81}, {"chain", 0.90},
+    {"tool_error", 0.98}, {"no_tool_fits", 0.98}, {"fact_absent", 0.96},    {"fact_short", 0.95},
+    {"fact_long", 0.92},  {"json", 0.95},         {"arithmetic", 0.98},     {"lists", 0.97},
+    {"talk", 0.97},       {"off_grammar", 0.95},
 };
 
 // Largest share of broken answers over all kinds (no text, cut off, control characters); what a person types
 // beyond the model's grammar never gets one.
-inline constexpr double kMostBroken = 0.004;
+inline constexpr double kMostBroken = 0.001;
 inline constexpr int kBrokenOffGrammar = 0;
 
 // The first `limit` tasks of each kind (0: all) by lily-mini; rows by kind.

@@ -9,7 +9,8 @@ and `expect` with one of
   contains  a part of the answer
   json    the value of the answer, read as JSON
   one_of  the answers that are right
-Where no calls are expected, there must be none.
+Where no calls are expected, there must be none. With `continues` the messages go on from those of the line before,
+whose tools and thinking hold.
 """
 
 import itertools
@@ -69,10 +70,30 @@ def suite_line(task):
     return line | {"enable_thinking": conversation.thinking, "expect": expectation(task)}
 
 
+def as_continuation(line, before):
+    """The line without what it shares with the one before it, if it goes on from there."""
+    count = len(before.get("messages", ()))
+    shared = all(line.get(name) == before.get(name) for name in ("tools", "enable_thinking"))
+    if not (
+        count and shared and len(line["messages"]) > count and line["messages"][:count] == before["messages"]
+    ):
+        return line
+    return {
+        "kind": line["kind"],
+        "continues": True,
+        "messages": line["messages"][count:],
+        "expect": line["expect"],
+    }
+
+
 def write(path, per_kind=held_out.SUITE_TASKS):
+    before = {}
     with open(path, "w", encoding="utf-8") as file:
         for task in held_out.tasks(held_out.SUITE_SEED, per_kind):
-            file.write(json.dumps(suite_line(task), ensure_ascii=False, separators=(",", ":")) + "\n")
+            line = suite_line(task)
+            short = as_continuation(line, before)
+            file.write(json.dumps(short, ensure_ascii=False, separators=(",", ":")) + "\n")
+            before = line
 
 
 if __name__ == "__main__":

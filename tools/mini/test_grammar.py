@@ -17,16 +17,15 @@ def names_of(tools):
         yield from tool["function"]["parameters"]["properties"]
 
 
-def training_conversations(seed, count, max_length=1500, fine_tuning=False):
-    stream = mixture.TrainingStream(seed, fine_tuning)
+def training_conversations(seed, count, max_length=1500):
+    stream = mixture.TrainingStream(seed)
     return [stream.next(max_length) for _ in range(count)]
 
 
-@pytest.mark.parametrize("fine_tuning", [False, True])
-def test_the_seed_decides_the_conversations(fine_tuning):
-    first = training_conversations("1 0", 50, fine_tuning=fine_tuning)
-    assert first == training_conversations("1 0", 50, fine_tuning=fine_tuning)
-    assert first != training_conversations("1 1", 50, fine_tuning=fine_tuning)
+def test_the_seed_decides_the_conversations():
+    first = training_conversations("1 0", 50)
+    assert first == training_conversations("1 0", 50)
+    assert first != training_conversations("1 1", 50)
 
 
 def test_the_held_out_tasks_are_always_the_same():
@@ -47,18 +46,19 @@ def test_pieces_of_names_exist_on_both_sides(lists):
         assert len(words.split(own, False)) >= 4, kind
 
 
-@pytest.mark.parametrize("fine_tuning", [False, True])
-def test_tool_and_field_names_of_the_suite_never_occur_in_training(fine_tuning):
+def test_tool_and_field_names_of_the_suite_never_occur_in_training():
     held = {
         name for task in held_out.tasks(held_out.SUITE_SEED, 60) for name in names_of(task.conversation.tools)
     }
-    conversations = training_conversations(1, 2000, fine_tuning=fine_tuning)
+    conversations = training_conversations(1, 2000)
     trained = {name for one in conversations for name in names_of(one.tools)}
     assert len(held) > 300 and len(trained) > 2000
     assert not held & trained
 
 
-@pytest.mark.parametrize("side, fresh", [(False, 0.0), (False, 0.6), (True, 0.0)])
+@pytest.mark.parametrize(
+    "side, fresh", [(False, words.LISTED_ONLY), (False, words.FRESH), (True, words.FRESH)]
+)
 def test_invented_words_belong_to_one_side(side, fresh):
     source = words.Words(3, held_out=side, fresh=fresh)
     drawn = []
@@ -85,11 +85,10 @@ def test_facts_of_the_suite_are_in_the_text_and_absent_ones_are_not():
             assert answer.endswith(" is not in the text.")
 
 
-@pytest.mark.parametrize("fine_tuning", [False, True])
-def test_every_call_fits_its_schema(fine_tuning):
+def test_every_call_fits_its_schema():
     types = {"string": str, "integer": int, "boolean": bool}
     calls = 0
-    for conversation in training_conversations(4, 400, fine_tuning=fine_tuning):
+    for conversation in training_conversations(4, 400):
         schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in conversation.tools}
         for message in conversation.messages:
             for call in message.get("tool_calls", ()):

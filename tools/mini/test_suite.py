@@ -10,9 +10,21 @@ import make_suite
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
+    """The suite's lines, each whole."""
     path = tmp_path_factory.mktemp("suite") / "suite.jsonl"
     make_suite.write(path, per_kind=8)
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    whole = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        if line.pop("continues", False):
+            line = whole[-1] | line | {"messages": whole[-1]["messages"] + line["messages"]}
+        whole.append(line)
+    return whole
+
+
+def test_lines_hold_what_a_task_asks(lines):
+    asked = [make_suite.suite_line(task) for task in held_out.tasks(held_out.SUITE_SEED, 8)]
+    assert lines == asked
 
 
 def test_every_kind_has_eight_lines(lines):

@@ -35,8 +35,10 @@ TRAINING_PATTERN = r"[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n
 SPECIAL_TOKENS = """<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|>
 <|box_start|> <|box_end|> <|quad_start|> <|quad_end|> <|vision_start|> <|vision_end|> <|vision_pad|>
 <|image_pad|> <|video_pad|>""".split()
-PLAIN_TOKENS = """<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|>
+PLAIN_TOKENS = (
+    """<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|>
 <|file_sep|> <tool_response> </tool_response> <think> </think>""".split()
+)
 LAST_TOKENS = """<|audio_start|> <|audio_end|> <tts_pad> <tts_text_bos> <tts_text_eod> <tts_text_bos_single>
 <|audio_pad|>""".split()
 ADDED_TOKENS = len(SPECIAL_TOKENS) + len(PLAIN_TOKENS) + len(LAST_TOKENS)
@@ -55,7 +57,7 @@ def corpus():
     """Texts of training conversations, cut at control tokens, the constant part of the tool instructions kept
     rarely."""
     control = re.compile("|".join(re.escape(token) for token in SPECIAL_TOKENS + PLAIN_TOKENS))
-    renderer, stream, texts = conversations.Renderer(), TrainingStream(SEED), []
+    renderer, stream, texts = conversations.Renderer(), TrainingStream(SEED, words.LISTED_ONLY), []
     for index in range(CONVERSATIONS):
         conversation = stream.next(900)
         text = renderer.render(conversation)

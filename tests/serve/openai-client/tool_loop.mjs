@@ -8,7 +8,7 @@ import { join } from 'node:path';
 
 const [folder, baseURL] = process.argv.slice(2);
 const { default: OpenAI } = createRequire(join(folder, 'package.json'))('openai');
-const client = new OpenAI({ baseURL, apiKey: 'none', maxRetries: 0, timeout: 60_000 });
+const client = new OpenAI({ baseURL, apiKey: 'none', timeout: 60_000 });
 const { id: model } = (await client.models.list()).data[0];
 
 const tool = (name, description, properties, required) => ({
@@ -34,9 +34,8 @@ function desk() {
   const phones = { 'Eva Cruz': '617-5579', 'Tom Berg': '386-7380' };
   const reminders = [];
   const functions = {
-    // With the spaces that most tools write and that the model has learnt to read.
     find_contact: ({ name }) =>
-      name in phones ? `{"name": "${name}", "phone": "${phones[name]}"}` : '{"error": "not found"}',
+      JSON.stringify(name in phones ? { name, phone: phones[name] } : { error: 'not found' }),
     add_reminder: (reminder) => reminders.push(reminder) && 'ok',
   };
   return { functions, reminders };

@@ -3,8 +3,10 @@
 from .conversation import Conversation, assistant, maybe_system, user
 
 OPERATIONS = ("count", "first", "last", "summary", "after", "has", "repeat")
-# What the first training leaves weak comes up more often in the second.
-HARD_OPERATIONS = ("has", "has", "last")
+# Whether an unknown word is among others is harder to learn than all the rest.
+TRAINED_OPERATIONS = OPERATIONS + ("has", "has", "has", "last")
+# Behind these words it shows whether the item is there.
+DECISIONS = (r"^", r"I find(?= )", r" is(?= (not )?in the list)")
 
 
 def numbered(items):
@@ -56,8 +58,13 @@ def question_and_answer(words, operation, items, thinking):
         )
     if operation == "has":
         item = words.pick(items) if words.chance(0.5) else words.word()
-        answer = f"Yes, {item} is in the list." if item in items else f"No, {item} is not in the list."
-        return words.pick(["Is {0} in the list?", "Does the list contain {0}?"]).format(item), answer, look
+        found, state = (item, "is") if item in items else ("nothing", "is not")
+        # The item comes before what is said of it: with its tokens just read, the list is easier to search.
+        return (
+            words.pick(["Is {0} in the list?", "Does the list contain {0}?"]).format(item),
+            f"{item} {state} in the list.",
+            f"I look for {item}. I find {found}.",
+        )
     return words.pick(["Repeat the list.", "Say the list again."]), ", ".join(items) + ".", look
 
 
@@ -67,7 +74,7 @@ def turns(words, thinking, count):
         items.append(words.invented())
     text = "- " + "\n- ".join(items) if words.chance(0.35) else words.pick([", ", "\n"]).join(items)
     messages = []
-    operations = OPERATIONS + HARD_OPERATIONS if words.fresh else OPERATIONS
+    operations = OPERATIONS if words.held_out else TRAINED_OPERATIONS
     for index, operation in enumerate(words.random.sample(operations, count)):
         question, answer, thought = question_and_answer(words, operation, items, thinking)
         asked = (
@@ -82,7 +89,7 @@ def turns(words, thinking, count):
 def training_conversation(words, max_length):
     thinking = words.chance(0.5)
     messages = maybe_system(words, 0.15) + turns(words, thinking, words.random.randint(1, 5))
-    return Conversation("lists", messages, thinking, preserve_thinking=words.chance(0.6), decisions=(r"^",))
+    return Conversation("lists", messages, thinking, preserve_thinking=words.chance(0.6), decisions=DECISIONS)
 
 
 def held_out_conversation(words, kind):

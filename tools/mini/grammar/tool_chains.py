@@ -25,7 +25,9 @@ def call_people(words):
             if index
             else f"Look up the phone number of {person} and remind me at {time} to call it."
         )
-        steps.append(Step("find_contact", {"person": person}, to_json({"name": person, "phone": phone})))
+        steps.append(
+            Step("find_contact", {"person": person}, to_json(words, {"name": person, "phone": phone}))
+        )
         steps.append(Step("add_reminder", {"title": f"call {phone}", "time": time}, "ok"))
     return " ".join(sentences), steps, f"Done. I made {len(steps)} calls."
 
@@ -40,7 +42,9 @@ def note_numbers(words):
             if index
             else f'Look up the phone number of {person} and save it in a note "{title}".'
         )
-        steps.append(Step("find_contact", {"person": person}, to_json({"name": person, "phone": phone})))
+        steps.append(
+            Step("find_contact", {"person": person}, to_json(words, {"name": person, "phone": phone}))
+        )
         steps.append(Step("add_note", {"title": title, "text": phone}, "ok"))
     return " ".join(sentences), steps, f"Done. I made {len(steps)} calls."
 
@@ -56,7 +60,7 @@ def share_number(words):
     return (
         text,
         [
-            Step("find_contact", {"person": first}, to_json({"name": first, "phone": phone})),
+            Step("find_contact", {"person": first}, to_json(words, {"name": first, "phone": phone})),
             Step("update_contact", {"person": second, "phone": phone}, "ok"),
         ],
         "Done. I made 2 calls.",
@@ -83,7 +87,7 @@ def listed_file(words):
     files = [words.path() for _ in range(words.random.randint(2, 4))]
     place = words.pick(["first", "last"])
     chosen = files[0] if place == "first" else files[-1]
-    listing = Step("list_files", {"path": folder}, to_json({"items": files}))
+    listing = Step("list_files", {"path": folder}, to_json(words, {"items": files}))
     what = words.pick(["read", "delete", "move"])
     if what == "read":
         content = words.sentence()
@@ -111,7 +115,7 @@ def event_from_note(words):
     return (
         f'Find the note "{query}" and add an event for what it says.',
         [
-            Step("find_note", {"query": query}, to_json({"title": title, "date": date})),
+            Step("find_note", {"query": query}, to_json(words, {"title": title, "date": date})),
             Step("add_event", {"title": title, "date": date}, "ok"),
         ],
         f"Done: {title} on {date}.",

@@ -9,11 +9,34 @@ from .tool_results import error_result, result_of
 from .tools import assistant_tool, invented_tool, toolset
 
 NO_TOOL = "I have no tool for that."
-# The start of an answer decides between a call and words, the end of the purpose which tool it is, and the
-# end of a call whether another follows.
-DECISIONS = (r"^", r"(?<=I need to )[^.]*\.", r"<function=", r"</tool_call>")
-SHARES = (("no_tool_fits", 0.15), ("talk", 0.05), ("parallel_calls", 0.22), ("one_call", 0.58))
-FRESH_SHARES = (("no_tool_fits", 0.22), ("talk", 0.03), ("parallel_calls", 0.34), ("one_call", 0.41))
+# The start of an answer decides between a call and words, what follows the purpose which tool it is, the
+# start of a field and of its value which they are, and their ends what comes next.
+DECISIONS = (
+    r"^",
+    r"I need to ",
+    r"(?<=I need to )[^.]*\.",
+    r"<function=",
+    r"<parameter=",
+    r"<parameter=[^>]*>\n",
+    r"</parameter>\n",
+    r"</tool_call>",
+)
+# (kind, share of rounds, about how many tokens it has)
+ROUND_SHARES = (
+    ("no_tool_fits", 0.22, 60),
+    ("talk", 0.03, 40),
+    ("parallel_calls", 0.33, 280),
+    ("one_call", 0.42, 120),
+)
+INSTRUCTION_TOKENS = 280  # what the template says about tools in general
+TOOL_TOKENS = 85
+MAX_TOOLS = 7
+MAX_ROUNDS = 8
+
+
+def choice(purpose, tool):
+    """The thought that chooses a tool: what is wanted, and what the tool says that it does."""
+    return f"I need to {purpose}. {tool.name}: {tool.description}"
 
 
 def one_call(words, tools, thinking, error_share=0.1):
@@ -22,10 +45,9 @@ def one_call(words, tools, thinking, error_share=0.1):
     request = request_for(words, tool)
     call = tool.call(request.values)
     result = result_of(words, tool, request.values, call, error_share)
-    thought = f"I need to {request.purpose}. {tool.name}: {tool.description}"
     return [
         user(request.text),
-        assistant("", thought, thinking, [call]),
+        assistant("", choice(request.purpose, tool), thinking, [call]),
         tool_result(result.content),
         assistant(result.reply, "That is an error." if result.failed else "The result is here.", thinking),
     ]
@@ -45,7 +67,8 @@ def parallel_calls(words, tools, thinking):
     results = [
         result_of(words, tool, request.values, call) for tool, request, call in zip(chosen, requests, calls)
     ]
-    thought = f"{count} calls: " + ", ".join(tool.name for tool in chosen) + "."
+    choices = [choice(request.purpose, tool) for tool, request in zip(chosen, requests)]
+    thought = f"{count} calls. " + " ".join(choices)
     return [
         user(words.pick([" ", "\n"]).join(request.text for request in requests)),
         assistant("", thought, thinking, calls),
@@ -58,11 +81,12 @@ def no_tool_fits(words, tools, thinking):
     """A request for a tool that is not among those of the prompt."""
     present = {tool.action for tool in tools}
     missing = [key for key in ACTIONS if key not in present]
-    if words.chance(0.4 if words.fresh else 0.65):
+    if words.chance(0.65 if words.held_out else 0.35):
         absent = assistant_tool(words, words.pick(missing), set())
     else:
         invented = [tool for tool in tools if not tool.action]
-        resembled = words.pick(invented) if words.fresh and invented and words.chance(0.25) else None
+        close = invented and not words.held_out and words.chance(0.2)
+        resembled = words.pick(invented) if close else None
         absent = invented_tool(words, set(), resembled)
     request = request_for(words, absent)
     return [user(request.text), assistant(NO_TOOL, f"I need to {request.purpose}. No tool fits.", thinking)]
@@ -92,7 +116,8 @@ def chain(words, plan, tools, thinking):
     for index, step in enumerate(steps):
         tool = by_action[step.action]
         call = tool.call(step.values)
-        messages.append(assistant("", f"The next tool is {tool.name}.", thinking, [call]))
+        purpose = ACTIONS[step.action].purpose
+        messages.append(assistant("", choice(purpose, tool), thinking, [call]))
         if index == failing:
             failure = error_result(words, call)
             return messages + [
@@ -110,32 +135,39 @@ def chain_conversation(words, thinking, tool_count):
     return tools, chain(words, plan, tools, thinking)
 
 
-def draw_kind(words):
-    shares = FRESH_SHARES if words.fresh else SHARES
+def draw_round(words):
+    """(kind, tokens)."""
     position = words.random.random()
-    for kind, share in shares:
+    for kind, share, tokens in ROUND_SHARES:
         if position < share:
-            return kind
+            break
         position -= share
-    return shares[-1][0]
+    return kind, tokens
 
 
 def training_conversation(words, max_length):
-    """One to four rounds over one set of tools. About 90 tokens a tool decide how many of them there can
-    be."""
+    """Rounds over one set of tools: many, because the tools cost more tokens than a round does."""
     thinking = words.chance(0.45)
-    count = min(words.random.randint(1, 7), max(1, (max_length - 250) // 90))
+    room = max_length - INSTRUCTION_TOKENS
+    count = 1 if words.chance(0.06) else words.random.randint(2, MAX_TOOLS)
+    count = min(count, max(1, room // (2 * TOOL_TOKENS)))
+    room -= count * TOOL_TOKENS
     messages = maybe_system(words, 0.3)
-    rounds = words.random.randint(1, 4)
-    if max_length > 500 and words.chance(0.22):
+    rounds = words.random.randint(1, min(MAX_ROUNDS, 2 * count))
+    if room > 450 and words.chance(0.2):
         tools, turns = chain_conversation(words, thinking, count)
         messages += turns
+        room -= 90 * len(turns)
         rounds -= 1
     else:
         tools = toolset(words, count)
-    for _ in range(rounds):
-        messages += ROUNDS[draw_kind(words)](words, tools, thinking)
-    return conversation("tools", messages, tools, thinking, preserve=words.chance(0.6))
+    for index in range(rounds):
+        kind, tokens = draw_round(words)
+        if tokens > room and index:
+            break
+        room -= tokens
+        messages += ROUNDS[kind](words, tools, thinking)
+    return conversation("tools", messages, tools, thinking, preserve=words.chance(0.7))
 
 
 def conversation(kind, messages, tools, thinking, preserve=False):

@@ -26,9 +26,10 @@ def on_date(date):
 
 
 def draw_value(words, role, template, folder):
-    """A value for a role; a title after "to" is something to do."""
+    """A value for a role; a title after "to" is something to do. Without quotes around it a title has no
+    "with" of its own: whether that is a guest would be anyone's guess."""
     if role == "title":
-        return words.errand() if "to {title}" in template else words.title()
+        return words.errand() if "to {title}" in template else words.title(company='"{title}"' in template)
     if role == "path":
         return words.folder() if folder else words.path()
     draw = {
@@ -103,7 +104,9 @@ def invented_request(words, tool):
         words.random.shuffle(order)
     parts = [f"{field}{words.pick([' ', ' = '])}{spoken(values[field])}" for field in order]
     body = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
-    text = words.pick(INVENTED_REQUESTS).format(
-        Verb=tool.verb.capitalize(), verb=tool.verb, noun=tool.noun, body=body
-    )
-    return Request(text, values, f"{tool.verb} the {tool.noun}")
+    template, capital = words.pick(INVENTED_REQUESTS), tool.verb.capitalize()
+    text = template.format(Verb=capital, verb=tool.verb, noun=tool.noun, body=body)
+    # The thought writes the verb as the request does: of an unknown word the tokens of "Celki" and of "celki"
+    # have nothing in common that could be copied.
+    verb = capital if "{Verb}" in template else tool.verb
+    return Request(text, values, f"{verb} the {tool.noun}")

@@ -17,7 +17,7 @@ ERRORS = (
     "file is locked",
     "unknown name",
 )
-SUCCESS = ("ok", "done", '{"status": "ok"}', '{"ok": true}', "success")
+SUCCESS = ("ok", "done", "success", {"status": "ok"}, {"ok": True})
 SKIES = ("sun", "rain", "snow", "clouds", "fog", "storm")
 
 
@@ -28,8 +28,9 @@ class Result:
     failed: bool = False
 
 
-def to_json(value):
-    return json.dumps(value, ensure_ascii=False)
+def to_json(words, value):
+    """JSON as the conversation's tools write it: with a space after colon and comma, or without."""
+    return json.dumps(value, ensure_ascii=False, separators=words.separators)
 
 
 def error_result(words, call):
@@ -38,22 +39,24 @@ def error_result(words, call):
     error = words.pick(ERRORS)
     if values and words.chance(0.5):
         error += f": {values[0]}"
-    content = to_json({"error": error}) if words.chance(0.7) else f"Error: {error}"
+    content = to_json(words, {"error": error}) if words.chance(0.7) else f"Error: {error}"
     return Result(content, f"That did not work: {error}.", failed=True)
 
 
 def success_result(words, tool):
     if words.chance(0.5):
-        return Result(words.pick(SUCCESS), f"Done. I used {tool.name}.")
+        success = words.pick(SUCCESS)
+        content = success if isinstance(success, str) else to_json(words, success)
+        return Result(content, f"Done. I used {tool.name}.")
     number = words.code()
-    return Result(to_json({"id": number}), f"Done. The id is {number}.")
+    return Result(to_json(words, {"id": number}), f"Done. The id is {number}.")
 
 
 def listing_result(words, tool):
     count = words.random.randint(0, 4)
     items = [words.path() if tool.action == "list_files" else words.title() for _ in range(count)]
     reply = "There is nothing." if not items else f"I found {count}: " + ", ".join(items) + "."
-    return Result(to_json({"items": items}), reply)
+    return Result(to_json(words, {"items": items}), reply)
 
 
 def contact_result(words, person):
@@ -61,13 +64,13 @@ def contact_result(words, person):
     contact = {"name": person, "phone": phone}
     if words.chance(0.5):
         contact["city"] = words.city()
-    return Result(to_json(contact), f"The phone number of {person} is {phone}.")
+    return Result(to_json(words, contact), f"The phone number of {person} is {phone}.")
 
 
 def weather_result(words, place):
     sky, degrees = words.pick(SKIES), words.random.randint(-15, 38)
     weather = {"place": place, "sky": sky, "temperature": degrees}
-    return Result(to_json(weather), f"In {place}: {sky}, {degrees} degrees.")
+    return Result(to_json(words, weather), f"In {place}: {sky}, {degrees} degrees.")
 
 
 def result_of(words, tool, values, call, error_share=0.1):
@@ -86,4 +89,4 @@ def result_of(words, tool, values, call, error_share=0.1):
         text = words.sentence()
         return Result(text, f"The file says: {text}.")
     value = words.value()
-    return Result(to_json({"result": value}), f"The result is {value}.")
+    return Result(to_json(words, {"result": value}), f"The result is {value}.")

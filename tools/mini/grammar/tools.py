@@ -58,7 +58,7 @@ def assistant_tool(words, key, taken):
     taken.add(name)
 
     roles = list(action.required) + [role for role in action.optional if words.chance(0.5)]
-    if words.chance(0.5 if words.fresh else 0.3):
+    if words.chance(0.3 if words.held_out else 0.55):
         words.random.shuffle(roles)
     fields = {}
     for role in roles:
@@ -124,7 +124,7 @@ def toolset(words, count, needed=()):
     words.random.shuffle(others)
     tools = [assistant_tool(words, key, taken) for key in needed]
     while len(tools) < count:
-        invented = words.chance(0.5 if words.fresh else 0.3)
+        invented = words.chance(0.3 if words.held_out else 0.5)
         tools.append(invented_tool(words, taken) if invented else assistant_tool(words, others.pop(), taken))
     words.random.shuffle(tools)
     return tools
