@@ -71,7 +71,11 @@ struct Simd {
 
   LILY_INLINE I izero() { return I{}; }
   LILY_INLINE I iset1(std::int32_t x) { return I{} + x; }
-  LILY_INLINE I iadd(I a, I b) { return a + b; }
+  // Modulo 2^32, as the vector instructions.
+  LILY_INLINE I iadd(I a, I b) {
+    using Modular = std::uint32_t __attribute__((vector_size(64)));
+    return __builtin_bit_cast(I, __builtin_bit_cast(Modular, a) + __builtin_bit_cast(Modular, b));
+  }
   LILY_INLINE I isub(I a, I b) { return a - b; }
   template <int kBits>
   LILY_INLINE I shift_left(I a) {
