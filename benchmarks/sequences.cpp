@@ -1,6 +1,7 @@
 // Kernels over a sequence's state: attention and the KV cache, DeltaNet.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 
 #include "backend/cpu/forward.hpp"
@@ -68,30 +69,35 @@ void add_attention_decode(int depth, bool int8) {
       });
 }
 
-// Tokens against a block of positions that stays in the second-level cache, on every thread.
-void add_attention_prefill(bool int8) {
+// Tokens against a block of positions that stays in the second-level cache, on every thread. begin(machine)
+// gives what is done with a thread's cache before its tokens, which gives what is done with each of them:
+// attend(queries, heads, state).
+template <class Begin>
+void add_prefill_attention(const std::string& name, Limit limit, bool int8, const Begin& begin) {
   const model::Dimensions& dims = dimensions();
   // Scores and weighted sum: a multiply and an add each.
   const double operations = 4.0 * kTokens * kAttentionBlock * dims.queries_per_kv() * dims.head_dim;
   add(
-      std::string("prefill/attention/block:256/") + format(int8), Limit::fp32,
+      "prefill/" + name + "/block:256/" + format(int8), limit,
       [operations](int threads) { return operations * threads; },
-      [int8, &dims](const Machine& machine) -> Call {
+      [int8, begin, &dims](const Machine& machine) -> Call {
+        const auto attention = begin(machine);
+        if (!attention) return {};
         working_set().fill_caches(int8);
         const int heads = dims.queries_per_kv();
         const auto queries =
             std::make_shared<std::vector<float>>(random_values(product(heads, dims.head_dim), -0.1F, 0.1F));
         const auto sums = std::make_shared<std::vector<Softmax>>(product(machine.pool.size(), kTokens),
                                                                  Softmax(heads, dims.head_dim));
-        return [machine, int8, heads, queries, sums, &dims] {
+        return [machine, int8, heads, queries, sums, attention, &dims] {
           machine.pool.parallel_for(
-              machine.pool.size(), 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-                for (int i = static_cast<int>(begin); i < static_cast<int>(end); ++i) {
-                  const KvView kv = working_set().cache(kAttentionBlock, dims.head_dim, int8, i);
+              machine.pool.size(), 1, [&](std::int64_t first, std::int64_t last, int /*thread*/) {
+                for (int i = static_cast<int>(first); i < static_cast<int>(last); ++i) {
+                  const auto attend =
+                      attention(working_set().cache(kAttentionBlock, dims.head_dim, int8, i), i);
                   for (int t = 0; t < kTokens; ++t) {
-                    machine.kernels.attend(
-                        kv, dims.head_dim, queries->data(), heads, 0, kAttentionBlock,
-                        (*sums)[product(i, kTokens) + static_cast<std::size_t>(t)].state());
+                    attend(queries->data(), heads,
+                           (*sums)[product(i, kTokens) + static_cast<std::size_t>(t)].state());
                   }
                 }
               });
@@ -99,39 +105,34 @@ void add_attention_prefill(bool int8) {
       });
 }
 
-// The same in 8-bit codes, making them included; on sets that have it.
+using Attend = std::function<void(const float* queries, int heads, const AttentionState& state)>;
+using Attention = std::function<Attend(const KvView& kv, int thread)>;
+
+void add_attention_prefill(bool int8) {
+  add_prefill_attention("attention", Limit::fp32, int8, [](const Machine& machine) -> Attention {
+    return [machine](const KvView& kv, int /*thread*/) -> Attend {
+      return [machine, kv](const float* queries, int heads, const AttentionState& state) {
+        machine.kernels.attend(kv, dimensions().head_dim, queries, heads, 0, kAttentionBlock, state);
+      };
+    };
+  });
+}
+
+// In 8-bit codes, making them included; on sets that have it.
 void add_attention_codes(bool int8) {
-  const model::Dimensions& dims = dimensions();
-  const double operations = 4.0 * kTokens * kAttentionBlock * dims.queries_per_kv() * dims.head_dim;
-  add(
-      std::string("prefill/attention_codes/block:256/") + format(int8), Limit::integer,
-      [operations](int threads) { return operations * threads; },
-      [int8, &dims](const Machine& machine) -> Call {
-        if (machine.kernels.attend_codes == nullptr) return {};
-        working_set().fill_caches(int8);
-        const int heads = dims.queries_per_kv();
-        const auto queries =
-            std::make_shared<std::vector<float>>(random_values(product(heads, dims.head_dim), -0.1F, 0.1F));
-        const auto sums = std::make_shared<std::vector<Softmax>>(product(machine.pool.size(), kTokens),
-                                                                 Softmax(heads, dims.head_dim));
-        const auto rooms = std::make_shared<std::vector<cpu::KvCodeBlock>>();
-        for (int i = 0; i < machine.pool.size(); ++i) rooms->emplace_back(dims.head_dim);
-        return [machine, int8, heads, queries, sums, rooms, &dims] {
-          machine.pool.parallel_for(
-              machine.pool.size(), 1, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-                for (int i = static_cast<int>(begin); i < static_cast<int>(end); ++i) {
-                  const KvView kv = working_set().cache(kAttentionBlock, dims.head_dim, int8, i);
-                  const cpu::KvCodes codes = machine.kernels.encode_block(
-                      kv, dims.head_dim, 0, (*rooms)[static_cast<std::size_t>(i)].codes());
-                  for (int t = 0; t < kTokens; ++t) {
-                    machine.kernels.attend_codes(
-                        codes, dims.head_dim, queries->data(), heads,
-                        (*sums)[product(i, kTokens) + static_cast<std::size_t>(t)].state());
-                  }
-                }
-              });
-        };
-      });
+  add_prefill_attention("attention_codes", Limit::integer, int8, [](const Machine& machine) -> Attention {
+    if (machine.kernels.attend_codes == nullptr) return {};
+    const auto rooms = std::make_shared<std::vector<cpu::KvCodeBlock>>();
+    for (int i = 0; i < machine.pool.size(); ++i) rooms->emplace_back(dimensions().head_dim);
+    return [machine, rooms](const KvView& kv, int thread) -> Attend {
+      const int dim = dimensions().head_dim;
+      const cpu::KvCodes codes =
+          machine.kernels.encode_block(kv, dim, 0, (*rooms)[static_cast<std::size_t>(thread)].codes());
+      return [machine, codes, dim](const float* queries, int heads, const AttentionState& state) {
+        machine.kernels.attend_codes(codes, dim, queries, heads, state);
+      };
+    };
+  });
 }
 
 // A block of 256 tokens into a cache.

@@ -85,7 +85,7 @@ void ChangedDevice::sort_on_the_host(const Dispatch& sort, const Dispatch& tiles
   constexpr uint kExperts = SortByExpert::max_experts, kNone = ~0U;
   std::vector<uint> expert(s.n), order(s.n), offset(kExperts + 1), tile_expert(t.max_tiles, kNone),
       tile_first(t.max_tiles, kNone);
-  device_->read(s.expert, std::as_writable_bytes(std::span(expert)));
+  device().read(s.expert, std::as_writable_bytes(std::span(expert)));
   for (const uint e : expert) ++offset[e + 1];
   for (uint e = 0; e < kExperts; ++e) offset[e + 1] += offset[e];
   std::vector<uint> next(offset.begin(), offset.end() - 1);
@@ -97,15 +97,15 @@ void ChangedDevice::sort_on_the_host(const Dispatch& sort, const Dispatch& tiles
       tile_first[tile] = first;
     }
   }
-  device_->write(s.order, std::as_bytes(std::span(order)));
-  device_->write(const_cast<uint*>(s.offset), std::as_bytes(std::span(offset)));
-  device_->write(t.tile_expert, std::as_bytes(std::span(tile_expert)));
-  device_->write(t.tile_first, std::as_bytes(std::span(tile_first)));
+  device().write(s.order, std::as_bytes(std::span(order)));
+  device().write(const_cast<uint*>(s.offset), std::as_bytes(std::span(offset)));
+  device().write(t.tile_expert, std::as_bytes(std::span(tile_expert)));
+  device().write(t.tile_first, std::as_bytes(std::span(tile_first)));
 }
 
 void ChangedDevice::run(const Plan& plan) {
   if (change_ != Change::host_routing && change_ != Change::serial_delta) {
-    device_->run(plan);
+    device().run(plan);
     return;
   }
   Plan part;
@@ -123,23 +123,23 @@ void ChangedDevice::run(const Plan& plan) {
     } else if (change_ == Change::host_routing && dispatch.kernel == KernelId::SortByExpert_id) {
       sort = dispatch;
     } else if (change_ == Change::host_routing && dispatch.kernel == KernelId::ExpertTiles_id) {
-      device_->run(part);
+      device().run(part);
       part = {};
       sort_on_the_host(sort, dispatch);
     } else {
       append(part, dispatch);
     }
   }
-  device_->run(part);
+  device().run(part);
 }
 
 std::unique_ptr<PreparedPlan> ChangedDevice::prepare(Plan plan) {
-  if (change_ == Change::launches) return std::make_unique<RunPlan>(*device_, std::move(plan));
+  if (change_ == Change::launches) return std::make_unique<RunPlan>(device(), std::move(plan));
   if (change_ == Change::no_run_ahead) {
-    return std::make_unique<WaitingPlan>(*device_, device_->prepare(std::move(plan)));
+    return std::make_unique<WaitingPlan>(device(), device().prepare(std::move(plan)));
   }
   if (change_ != Change::separate_heads && change_ != Change::few_splits) {
-    return device_->prepare(std::move(plan));
+    return device().prepare(std::move(plan));
   }
   Plan changed;
   uint capacity = 0;
@@ -161,7 +161,7 @@ std::unique_ptr<PreparedPlan> ChangedDevice::prepare(Plan plan) {
       append(changed, dispatch);
     }
   }
-  return device_->prepare(std::move(changed));
+  return device().prepare(std::move(changed));
 }
 
 }  // namespace lily::gpu

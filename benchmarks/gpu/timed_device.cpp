@@ -84,14 +84,14 @@ Plan repeated(const Dispatch& dispatch, int times) {
 
 double TimedDevice::seconds_of_an_empty_wait() {
   if (empty_wait_ >= 0) return empty_wait_;
-  const DeviceMemory memory = device_->allocate(1024, "an empty dispatch");
+  const DeviceMemory memory = device().allocate(1024, "an empty dispatch");
   const Plan empty =
       repeated(make_dispatch(CountExperts{memory.as<uint>(), memory.as<atomic_uint>(), 0}, {1}), 1);
   std::vector<double> times;
   for (int i = 0; i < 21; ++i) {
     times.push_back(seconds_of([&] {
-      device_->run(empty);
-      device_->finish();
+      device().run(empty);
+      device().finish();
     }));
   }
   std::nth_element(times.begin(), times.begin() + 10, times.end());
@@ -100,31 +100,31 @@ double TimedDevice::seconds_of_an_empty_wait() {
 
 void TimedDevice::run(const Plan& plan) {
   if (repeats_ == 0) {
-    device_->run(plan);
+    device().run(plan);
     return;
   }
   const double wait = seconds_of_an_empty_wait();
-  device_->finish();
+  device().finish();
   for (const Dispatch& dispatch : plan.dispatches()) {
     const Plan single = repeated(dispatch, 1);
     const double time = seconds_of([&] {
-      device_->run(single);
-      device_->finish();
+      device().run(single);
+      device().finish();
     });
     add(passes_, dispatch, std::max(0.0, time - wait));
   }
 }
 
 std::unique_ptr<PreparedPlan> TimedDevice::prepare(Plan plan) {
-  auto prepared = device_->prepare(plan);
+  auto prepared = device().prepare(plan);
   if (repeats_ == 0) return prepared;
   // Runs of `count` dispatches, so that neither a launch nor a wait counts.
   const auto time = [&](PreparedPlan& runs, int count) {
     runs.run();
-    device_->finish();
+    device().finish();
     return seconds_of([&] {
              for (int i = 0; i < repeats_; ++i) runs.run();
-             device_->finish();
+             device().finish();
            }) /
            (repeats_ * count);
   };
@@ -137,7 +137,7 @@ std::unique_ptr<PreparedPlan> TimedDevice::prepare(Plan plan) {
     Plan row;
     for (const Dispatch& dispatch : dispatches)
       row.add(dispatch, std::span<const Region>(), std::span<const Region>());
-    const double each = time(*device_->prepare(std::move(row)), static_cast<int>(dispatches.size()));
+    const double each = time(*device().prepare(std::move(row)), static_cast<int>(dispatches.size()));
     for (const Dispatch& dispatch : dispatches) add(step_, dispatch, each);
     Plan without;
     for (const Dispatch& dispatch : plan.dispatches()) {
@@ -145,7 +145,7 @@ std::unique_ptr<PreparedPlan> TimedDevice::prepare(Plan plan) {
         without.add(dispatch, std::span<const Region>(), std::span<const Region>());
     }
     step_[std::string(info(kernel).name)].share =
-        step_seconds_ - time(*device_->prepare(std::move(without)), 1);
+        step_seconds_ - time(*device().prepare(std::move(without)), 1);
   }
   return prepared;
 }
