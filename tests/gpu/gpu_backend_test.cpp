@@ -85,8 +85,8 @@ Difference compare(const Logits& found, const Logits& expected) {
 }
 
 // Decode keeps 16 bits of its inputs, and halves of keys and values: it leaves what the CPU backend's exact
-// mode leaves, 1.3e-3 where logits have a standard deviation of 2.8 (random weights). Prefill multiplies
-// halves: 1.2e-2.
+// mode leaves, 1.3e-3 where logits have a standard deviation of 2.8 (random weights), 2.5e-3 on lily-mini.
+// Prefill multiplies halves: 1.2e-2 and 1.4e-2.
 struct ModelCase {
   const char* name;
   std::filesystem::path folder;
@@ -112,7 +112,7 @@ TEST_P(GpuBackendOnModels, PrefillAndDecodeAgreeWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(, GpuBackendOnModels,
                          ::testing::Values(ModelCase{"tiny", kTinyQ4, 2e-3, 3e-2},
-                                           ModelCase{"mini", kMini, 6e-3, 6e-2}),
+                                           ModelCase{"mini", kMini, 4e-3, 3e-2}),
                          [](const auto& model) { return model.param.name; });
 
 TEST(GpuBackend, OrdersOfLanesAndDispatchesGiveTheSameBits) {
