@@ -48,9 +48,14 @@ double bytes_of(const Dispatch& dispatch) {
       return head(arguments_of<HeadProject>(dispatch));
     case KernelId::HeadBest_id:
       return head(arguments_of<HeadBest>(dispatch));
+    case KernelId::RouterProject_id: {
+      const auto a = arguments_of<RouterProject>(dispatch);
+      return matrix_bytes(a.tiles, a.inputs, a.router_planes) +
+             matrix_bytes(2.0 * (dispatch.grid.x - a.tiles), a.inputs, a.planes);
+    }
     case KernelId::ExpertGateUp_id: {
       const auto a = arguments_of<ExpertGateUp>(dispatch);
-      return matrix_bytes(2.0 * (a.picks * a.expert_size + a.shared_size) / kRows, a.inputs, a.planes);
+      return matrix_bytes(2.0 * a.picks * a.expert_size / kRows, a.inputs, a.planes);
     }
     case KernelId::ExpertDown_id: {
       const auto a = arguments_of<ExpertDown>(dispatch);

@@ -43,27 +43,43 @@ TEST_P(Experts, GateUpAndDownAgreeWithTheFormula) {
     const std::vector<float> logits = uniforms(std::size_t{shape.tokens} * stride, -3, 3);
     const uint width = shape.picks * shape.expert_size + shape.shared_size;
 
+    const AffineMatrix router = matrix(shape.experts + 1, shape.hidden, 8);
+    RouterProject r{};
+    r.router = upload_blocks(router);
+    r.shared_gate = upload_blocks(shared_gate);
+    r.shared_up = upload_blocks(shared_up);
+    r.x = upload(x);
+    r.factor = upload(factor);
+    r.inputs = shape.hidden;
+    r.planes = static_cast<uint>(shape.bits / 4);
+    r.router_planes = 2;
+    r.tiles = static_cast<uint>(router.tiles());
+    r.activation_stride = width;
+    r.eps = kEps;
+    float* router_logits = room<float>(std::size_t{shape.tokens} * r.tiles * 16);
+    float* activations = room<float>(std::size_t{shape.tokens} * width);
+    r.logits = router_logits;
+    r.activations = activations + std::size_t{shape.picks} * shape.expert_size;
+    run(r, {r.tiles + shape.shared_size / 16, shape.tokens});
+
     ExpertGateUp g{};
     g.gate = upload_blocks(gate);
     g.up = upload_blocks(up);
-    g.shared_gate = upload_blocks(shared_gate);
-    g.shared_up = upload_blocks(shared_up);
-    g.x = upload(x);
-    g.factor = upload(factor);
+    g.x = r.x;
+    g.factor = r.factor;
     g.logits = upload(logits);
-    float* activations = room<float>(std::size_t{shape.tokens} * width);
     g.activations = activations;
     g.inputs = shape.hidden;
     g.experts = shape.experts;
     g.picks = shape.picks;
     g.expert_size = shape.expert_size;
-    g.shared_size = shape.shared_size;
     g.planes = static_cast<uint>(shape.bits / 4);
     const uint pairs = shape.hidden == 2048 && shape.bits == 8 ? 1 : 2;
     g.pairs_per_group = pairs;
     g.logits_stride = stride;
+    g.activation_stride = width;
     g.eps = kEps;
-    run(g, {divide_up(width / 16, pairs), shape.tokens});
+    run(g, {divide_up(shape.picks * shape.expert_size / 16, pairs), shape.tokens});
 
     const std::vector<float> before = uniforms(x.size(), -5, 5);
     float* residual = upload(before);
@@ -71,6 +87,7 @@ TEST_P(Experts, GateUpAndDownAgreeWithTheFormula) {
                    shape.hidden, g.planes, shape.experts, shape.picks, shape.expert_size, shape.shared_size,
                    gate_row, stride},
         {shape.hidden / 16, shape.tokens});
+    const auto found_logits = download(router_logits, std::size_t{shape.tokens} * r.tiles * 16);
     const auto found_activations = download(activations, std::size_t{shape.tokens} * width);
     const auto found = download(residual, before.size());
 
@@ -81,6 +98,10 @@ TEST_P(Experts, GateUpAndDownAgreeWithTheFormula) {
       std::vector<double> h;
       for (uint i = 0; i < shape.hidden; ++i) {
         h.push_back(row[i] / std::sqrt(squares / shape.hidden + kEps) * factor[i]);
+      }
+      for (uint logit = 0; logit <= shape.experts; ++logit) {
+        const auto product = router.multiply(static_cast<int>(logit), h);
+        ASSERT_NEAR(found_logits[token * r.tiles * 16 + logit], product.value, product.bound) << logit;
       }
       const auto token_logits = std::span(logits).subspan(token * stride, stride);
       const auto choices =

@@ -62,6 +62,7 @@ TEST_P(Project, NormProjectAgreesWithTheFormula) {
     a.planes = static_cast<uint>(shape.format.planes);
     a.tiles = static_cast<uint>(matrix.tiles());
     a.groups = shape.groups;
+    a.each = a.tiles / a.groups;
     a.y_stride = a.tiles * 16;
     a.eps = kEps;
     float* y = room<float>(std::size_t{shape.tokens} * a.y_stride);
@@ -123,6 +124,7 @@ TEST_P(Project, AddProjectAddsToTheResidual) {
     a.planes = static_cast<uint>(shape.format.planes);
     a.tiles = static_cast<uint>(matrix.tiles());
     a.groups = (a.tiles + AddProject::max_tiles - 1) / AddProject::max_tiles;
+    a.each = a.tiles / a.groups;
     a.rows = static_cast<uint>(shape.rows);
     const std::vector<float> before = uniforms(std::size_t{shape.tokens} * a.rows, -5, 5);
     float* residual = upload(before);
@@ -160,6 +162,7 @@ TEST_P(Project, AddGatedProjectAgreesWithTheFormula) {
     a.planes = 1;
     a.tiles = static_cast<uint>(matrix.tiles());
     a.groups = 1;
+    a.each = a.tiles;
     a.rows = kRows;
     a.z_stride = stride;
     a.eps = kEps;
@@ -193,7 +196,7 @@ TEST_P(Project, InputsOfAllMagnitudes) {
   }
   const std::vector<float> residual(16);
   float* y = upload(residual);
-  run(AddProject{upload_blocks(matrix), upload(x), y, 512, 1, 1, 1, 16}, {1});
+  run(AddProject{upload_blocks(matrix), upload(x), y, 512, 1, 1, 1, 1, 16}, {1});
   const auto found = download(y, 16);
   const std::vector<double> wide(x.begin(), x.end());
   for (int row = 0; row < 16; ++row) {

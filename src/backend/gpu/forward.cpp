@@ -128,11 +128,25 @@ void Recorder::experts_by_token(Plan& plan, const LayerWeights& layer) const {
   const Region logits = router(layer.router),
                activations = pass_.activations.first(std::size_t{rows_} * width);
 
+  RouterProject router{};
+  router.router = layer.router.blocks;
+  router.shared_gate = layer.shared_gate.blocks;
+  router.shared_up = layer.shared_up.blocks;
+  router.x = pass_.x.data();
+  router.factor = layer.post_attention_norm;
+  router.logits = pass_.router.data();
+  router.activations = pass_.activations.at(std::size_t{picks} * expert_size);
+  router.inputs = number(dims_.hidden_size);
+  router.planes = layer.shared_gate.planes;
+  router.router_planes = layer.router.planes;
+  router.tiles = layer.router.tiles;
+  router.activation_stride = width;
+  router.eps = eps();
+  plan.add(router, {router.tiles + shared_size / WeightBlock::rows, rows_}, {x()}, {logits, activations});
+
   ExpertGateUp gate_up{};
   gate_up.gate = layer.gate.blocks;
   gate_up.up = layer.up.blocks;
-  gate_up.shared_gate = layer.shared_gate.blocks;
-  gate_up.shared_up = layer.shared_up.blocks;
   gate_up.x = pass_.x.data();
   gate_up.factor = layer.post_attention_norm;
   gate_up.logits = pass_.router.data();
@@ -142,12 +156,12 @@ void Recorder::experts_by_token(Plan& plan, const LayerWeights& layer) const {
   gate_up.experts = number(dims_.experts);
   gate_up.picks = picks;
   gate_up.expert_size = expert_size;
-  gate_up.shared_size = shared_size;
   gate_up.pairs_per_group = expert_pairs(layer.gate.parts());
   gate_up.logits_stride = layer.router.padded_rows();
+  gate_up.activation_stride = width;
   gate_up.eps = eps();
-  plan.add(gate_up, {divide_up(width / WeightBlock::rows, gate_up.pairs_per_group), rows_}, {x(), logits},
-           {activations});
+  plan.add(gate_up, {divide_up(picks * expert_size / WeightBlock::rows, gate_up.pairs_per_group), rows_},
+           {x(), logits, activations}, {activations});
 
   ExpertDown down{};
   down.down = layer.down.blocks;

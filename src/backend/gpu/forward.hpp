@@ -39,7 +39,8 @@ class Recorder {
   void attention_prepare(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const;
   // Attention of each token on its own, split over the positions, times the gates: decode, and few tokens.
   void split_attention(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const;
-  // The experts of each token on its own: decode, few tokens, and weights that the sorted path does not read.
+  // Router and experts of each token on its own: decode, few tokens, and weights that the sorted path does
+  // not read.
   void experts_by_token(Plan& plan, const LayerWeights& layer) const;
 
   float eps() const { return static_cast<float>(dims_.rms_norm_eps); }
@@ -83,8 +84,7 @@ class DecodeRecorder : public Recorder {
  private:
   void delta_net(Plan& plan, const LayerWeights& layer, int delta_layer) const;
   void attention(Plan& plan, const LayerWeights& layer, int attention_layer) const;
-  void normed_projection(Plan& plan, const DeviceMatrix& matrix, const float* factor,
-                         const Buffer<float>& y) const;
+  void normed_projection(Plan& plan, const DeviceMatrix& matrix, const float* factor) const;
 };
 
 // The choice of a token, and the step to the next one. Of the plans of GpuSequence the first row of logits is

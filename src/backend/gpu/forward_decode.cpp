@@ -11,31 +11,30 @@ void DecodeRecorder::step(Plan& plan) const {
 
 void DecodeRecorder::layer(Plan& plan, int index) const {
   const LayerWeights& weights = layer_weights(index);
-  normed_projection(plan, weights.mixer_in, weights.input_norm, pass_.projection);
+  normed_projection(plan, weights.mixer_in, weights.input_norm);
   if (weights.kind == model::LayerKind::delta_net) {
     delta_net(plan, weights, index_in_kind(index));
   } else {
     attention(plan, weights, index_in_kind(index));
   }
-  normed_projection(plan, weights.router, weights.post_attention_norm, pass_.router);
   experts_by_token(plan, weights);
 }
 
-void DecodeRecorder::normed_projection(Plan& plan, const DeviceMatrix& matrix, const float* factor,
-                                       const Buffer<float>& y) const {
+void DecodeRecorder::normed_projection(Plan& plan, const DeviceMatrix& matrix, const float* factor) const {
   NormProject a{};
   a.weights = matrix.blocks;
   a.x = pass_.x.data();
   a.factor = factor;
-  a.y = y.data();
+  a.y = pass_.projection.data();
   a.inputs = matrix.inputs;
   a.planes = matrix.planes;
   a.tiles = matrix.tiles;
   a.groups = prefetch_groups(matrix.tiles, matrix.parts(), NormProject::max_tiles, NormProject::tile_blocks,
                              model_.multiprocessors);
+  a.each = a.tiles / a.groups;
   a.y_stride = matrix.padded_rows();
   a.eps = eps();
-  plan.add(a, {a.groups}, {x()}, {y.first(width(matrix))});
+  plan.add(a, {a.groups}, {x()}, {projection(matrix)});
 }
 
 void DecodeRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta_layer) const {
@@ -71,6 +70,7 @@ void DecodeRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta_
   out.tiles = matrix.tiles;
   out.groups = prefetch_groups(matrix.tiles, matrix.parts(), AddGatedProject::max_tiles,
                                AddGatedProject::tile_blocks, model_.multiprocessors);
+  out.each = out.tiles / out.groups;
   out.rows = number(dims_.hidden_size);
   out.z_stride = layer.mixer_in.padded_rows();
   out.eps = eps();
@@ -93,6 +93,7 @@ void DecodeRecorder::attention(Plan& plan, const LayerWeights& layer, int attent
   out.tiles = matrix.tiles;
   out.groups = prefetch_groups(matrix.tiles, matrix.parts(), AddProject::max_tiles, AddProject::tile_blocks,
                                model_.multiprocessors);
+  out.each = out.tiles / out.groups;
   out.rows = number(dims_.hidden_size);
   plan.add(out, {out.groups}, {y, x()}, {x()});
 }

@@ -178,12 +178,12 @@ void PrefillRecorder::tile_attention(Plan& plan, const LayerWeights& layer, cons
 }
 
 void PrefillRecorder::experts(Plan& plan, const LayerWeights& layer) const {
-  norm_rows(plan, layer.post_attention_norm);
-  multiply(plan, layer.router, prefill_.halves, prefill_.scales, router(layer.router));
   if (experts_for(rows_, std::max(layer.gate.planes, layer.down.planes)) == Experts::by_token) {
     experts_by_token(plan, layer);
     return;
   }
+  norm_rows(plan, layer.post_attention_norm);
+  multiply(plan, layer.router, prefill_.halves, prefill_.scales, router(layer.router));
   sorted_experts(plan, layer);
   shared_expert(plan, layer);
 

@@ -83,7 +83,9 @@ GPU_FN uint2 load8(const uchar* p) { return *reinterpret_cast<const uint2*>(p); 
 GPU_FN float4 load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
 GPU_FN void store4(float* p, float4 v) { *reinterpret_cast<float4*>(p) = v; }
 
-GPU_FN int round_to_int(float x) { return __float2int_rn(x); }
+// By the rounding of an addition: conversions run at an eighth of its rate.
+GPU_FN int round_to_int(float x) { return __float_as_int(x + 12582912.0f) - 0x4b400000; }
+GPU_FN float quick_divide(float x, float y) { return __fdividef(x, y); }
 GPU_FN float bf16_lo(uint w) { return __uint_as_float(w << 16); }
 GPU_FN float bf16_hi(uint w) { return __uint_as_float(w & 0xffff0000u); }
 GPU_FN uint half_pack(float lo, float hi) { return as_type<uint>(__floats2half2_rn(lo, hi)); }

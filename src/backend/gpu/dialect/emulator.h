@@ -99,6 +99,7 @@ GPU_FN uint2 load8(const uchar* p) { return emulator::load<uint2>(p); }
 GPU_FN float4 load4(const float* p) { return emulator::load<float4>(p); }
 GPU_FN void store4(float* p, float4 v) { emulator::store(p, v); }
 
+GPU_FN float quick_divide(float x, float y) { return x / y; }
 GPU_FN int round_to_int(float x) { return static_cast<int>(std::nearbyint(x)); }
 GPU_FN float bf16_lo(uint w) { return as_type<float>(w << 16); }
 GPU_FN float bf16_hi(uint w) { return as_type<float>(w & 0xffff0000u); }

@@ -15,8 +15,8 @@ GPU_FN float dot(float4 a, float4 b) { return (a.x * b.x + a.y * b.y) + (a.z * b
 GPU_FN float half_lo(uint w) { return float(as_type<half>(ushort(w & 0xffffu))); }
 GPU_FN float half_hi(uint w) { return float(as_type<half>(ushort(w >> 16))); }
 
-GPU_FN float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
-GPU_FN float silu(float x) { return x / (1.0f + exp(-x)); }
+GPU_FN float sigmoid(float x) { return quick_divide(1.0f, 1.0f + exp(-x)); }
+GPU_FN float silu(float x) { return quick_divide(x, 1.0f + exp(-x)); }
 // log(1 + exp(x)) without overflow and without losing small exp(x): log1p(y) = y log(u) / (u - 1), u = 1 + y.
 GPU_FN float softplus(float x) {
   if (x > 20.0f) return x;

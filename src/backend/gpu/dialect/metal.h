@@ -57,6 +57,7 @@ GPU_FN void store4(out<float> p, float4 v) { *(out<float4>)p = v; }
 GPU_FN void store4(shared<float> p, float4 v) { *(shared<float4>)p = v; }
 
 GPU_FN int round_to_int(float x) { return int(rint(x)); }
+GPU_FN float quick_divide(float x, float y) { return fast::divide(x, y); }
 GPU_FN float bf16_lo(uint w) { return as_type<float>(w << 16); }
 GPU_FN float bf16_hi(uint w) { return as_type<float>(w & 0xffff0000u); }
 GPU_FN uint half_pack(float lo, float hi) { return as_type<uint>(half2{half(lo), half(hi)}); }

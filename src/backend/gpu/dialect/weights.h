@@ -11,9 +11,10 @@
 // share. 8 inputs are a uint4: high bytes of the even inputs, of the odd ones, low bytes (signed) of the
 // even, of the odd, which is how the integer matrix unit reads them.
 //
-//   prefetch_begin(b, t)                 all threads; then one of them, the same for all calls:
+//   prefetch_begin(b, t)                 all threads; then the first, or after a group_barrier any lanes of
+//                                        one simdgroup:
 //   prefetch_tile(b, slot, from, n)        n blocks at `from` into tile memory from block `slot` on
-//   prefetch_end(b)                        no more
+//   prefetch_end(b)                        no more; one lane, after a simd_sync where several prefetch
 //   tile_ready(b)                        all threads, after a group_barrier: all blocks of `b` are there
 //   tile_block(b, slot, from)            the block prefetched from `from` into `slot`
 //
@@ -87,36 +88,54 @@ GPU_FN void tile_ready(barrier_reference) {}
 GPU_FN block_pointer tile_block(barrier_reference, uint, in<uchar> from) { return from; }
 #endif
 
-// The bytes `shift` to `shift + 7` of the four values, lowest first.
+// The bytes `shift` to `shift + 7` of the four values, lowest first; shift is 0 or 8.
 GPU_FN uint gather_bytes(int a, int b, int c, int d, uint shift) {
+#if defined(__CUDACC__)
+  uint select = shift == 0 ? 0x0040 : 0x0051;
+  return __byte_perm(__byte_perm(a, b, select), __byte_perm(c, d, select), 0x5410);
+#else
   return (uint(a) >> shift & 255u) | (uint(b) >> shift & 255u) << 8 | (uint(c) >> shift & 255u) << 16 |
          (uint(d) >> shift & 255u) << 24;
+#endif
 }
 
 // Quantizes inputs 8 e to 8 e + 7, which this lane holds in x; the 8 lanes of a group of 64 are neighbours,
-// and all 32 lanes call this together. codes [inputs / 8], groups [inputs / 64].
-GPU_FN void quantize_inputs(cref<float[8]> x, shared<uint4> codes, shared<InputGroup> groups, uint e) {
-  float largest = 0.0f;
-  GPU_UNROLL for (uint i = 0; i < 8; ++i) largest = max(largest, fabs(x[i]));
+// and all 32 lanes call this together. codes [inputs / 8], groups [inputs / 64]. With sums_up, `sum` becomes
+// its sum over the simdgroup: lanes exchange it and the rest together, which costs no time of its own.
+template <bool sums_up>
+GPU_FN void quantize_inputs(cref<float[8]> x, shared<uint4> codes, shared<InputGroup> groups, uint e,
+                            ref<float> sum) {
+  float largest = max(max(max(fabs(x[0]), fabs(x[1])), max(fabs(x[2]), fabs(x[3]))),
+                      max(max(fabs(x[4]), fabs(x[5])), max(fabs(x[6]), fabs(x[7]))));
   GPU_UNROLL for (uint mask = 1; mask < 8; mask <<= 1) {
-    largest = max(largest, simd_shuffle_xor(largest, mask));
+    float other = simd_shuffle_xor(largest, mask);
+    if (sums_up) sum += simd_shuffle_xor(sum, mask);
+    largest = max(largest, other);
   }
-  float inverse = 32512.0f / max(largest, 1e-30f);
-  int q[8], high[8], sum = 0;
+  float inverse = quick_divide(32512.0f, max(largest, 1e-30f));
+  int q[8], high[8], total = 0;
   GPU_UNROLL for (uint i = 0; i < 8; ++i) {
     q[i] = round_to_int(x[i] * inverse);
     high[i] = q[i] + 128;  // so that the low byte may be read as signed
-    sum += q[i];
+    total += q[i];
   }
-  GPU_UNROLL for (uint mask = 1; mask < 8; mask <<= 1) sum += simd_shuffle_xor(sum, mask);
+  GPU_UNROLL for (uint mask = 1; mask < 8; mask <<= 1) {
+    int other = simd_shuffle_xor(total, mask);
+    if (sums_up && mask < 4) sum += simd_shuffle_xor(sum, mask * 8);
+    total += other;
+  }
   codes[e] = uint4{gather_bytes(high[0], high[2], high[4], high[6], 8),
                    gather_bytes(high[1], high[3], high[5], high[7], 8),
                    gather_bytes(q[0], q[2], q[4], q[6], 0), gather_bytes(q[1], q[3], q[5], q[7], 0)};
   if ((e & 7) == 0) {
     float step = largest * (1.0f / 32512.0f);
     groups[e >> 3].step = step;
-    groups[e >> 3].sum = step * float(sum);
+    groups[e >> 3].sum = step * float(total);
   }
+}
+GPU_FN void quantize_inputs(cref<float[8]> x, shared<uint4> codes, shared<InputGroup> groups, uint e) {
+  float none;
+  quantize_inputs<false>(x, codes, groups, e, none);
 }
 
 // A lane's share of a block.

@@ -15,44 +15,54 @@ GPU_FN float value_of(uint order) { return as_type<float>(order ^ (uint(int(~ord
 
 // Lane i < picks gets the i-th largest of up to 256 logits (equal ones: the lower expert first) and its
 // softmax weight among the chosen. A logit that is no number gives weights that are none, but never an expert
-// that does not exist.
+// that does not exist. Each lane sorts the eight logits of neighbouring experts, so that a pick looks at the
+// first of each lane only. The row begins at a multiple of 16 bytes.
 GPU_FN void choose_experts(in<float> logits, uint experts, uint picks, uint lane, ref<uint> expert,
                            ref<float> weight) {
-  uint v[8];
-  GPU_UNROLL for (uint j = 0; j < 8; ++j) {
-    uint i = j * 32 + lane;
-    v[j] = i < experts ? order_of(logits[i]) : 0;
-  }
-  float largest = 0.0f, mine = 0.0f, sum = 0.0f;
-  uint chosen = 0;
-  for (uint pick = 0; pick < picks; ++pick) {
-    uint best[4], where[4];
-    GPU_UNROLL for (uint j = 0; j < 4; ++j) {
-      bool second = v[2 * j + 1] > v[2 * j];
-      best[j] = second ? v[2 * j + 1] : v[2 * j];
-      where[j] = (second ? 2 * j + 1 : 2 * j) * 32 + lane;
-    }
-    GPU_UNROLL for (uint step = 1; step < 4; step *= 2) {
-      GPU_UNROLL for (uint j = 0; j < 4; j += 2 * step) {
-        bool second = best[j + step] > best[j];
-        best[j] = second ? best[j + step] : best[j];
-        where[j] = second ? where[j + step] : where[j];
-      }
-    }
-    uint top = simd_max(best[0]), first = simd_min(best[0] == top ? where[0] : ~0u);
+  uint order[8], at[8];
+  if (lane * 8 + 8 <= experts) {
+    float4 p = load4(logits + lane * 8), q = load4(logits + lane * 8 + 4);
+    order[0] = order_of(p.x);
+    order[1] = order_of(p.y);
+    order[2] = order_of(p.z);
+    order[3] = order_of(p.w);
+    order[4] = order_of(q.x);
+    order[5] = order_of(q.y);
+    order[6] = order_of(q.z);
+    order[7] = order_of(q.w);
+  } else {
     GPU_UNROLL for (uint j = 0; j < 8; ++j) {
-      if (first == j * 32 + lane) v[j] = 0;
-    }
-    if (pick == 0) largest = value_of(top);
-    float share = exp(value_of(top) - largest);
-    sum += share;
-    if (lane == pick) {
-      mine = share;
-      chosen = min(first, experts - 1);
+      order[j] = lane * 8 + j < experts ? order_of(logits[lane * 8 + j]) : 0;
     }
   }
+  GPU_UNROLL for (uint j = 0; j < 8; ++j) at[j] = j;
+  GPU_UNROLL for (uint round = 0; round < 8; ++round) {  // neighbours swap: equal ones keep their order
+    GPU_UNROLL for (uint j = round % 2; j + 1 < 8; j += 2) {
+      bool swap = order[j + 1] > order[j];
+      uint larger = max(order[j], order[j + 1]), first = swap ? at[j + 1] : at[j];
+      order[j + 1] = min(order[j], order[j + 1]);
+      order[j] = larger;
+      at[j + 1] = swap ? at[j] : at[j + 1];
+      at[j] = first;
+    }
+  }
+  uint mine = 0, largest = 0, chosen = 0;
+  for (uint pick = 0; pick < picks; ++pick) {
+    uint top = simd_max(order[0]), with_top = simd_mask(order[0] == top);
+    bool wins = order[0] == top && (with_top & ((1u << lane) - 1)) == 0;
+    uint who = simd_max(wins ? lane * 8 + at[0] : 0);
+    GPU_UNROLL for (uint j = 0; j < 7; ++j) {
+      order[j] = wins ? order[j + 1] : order[j];
+      at[j] = wins ? at[j + 1] : at[j];
+    }
+    order[7] = wins ? 0 : order[7];
+    largest = pick == 0 ? top : largest;
+    mine = lane == pick ? top : mine;
+    chosen = lane == pick ? min(who, experts - 1) : chosen;
+  }
+  float share = lane < picks ? exp(value_of(mine) - value_of(largest)) : 0.0f;
   expert = chosen;
-  weight = mine / sum;
+  weight = share / simd_sum(share);
 }
 
 }  // namespace lily::gpu

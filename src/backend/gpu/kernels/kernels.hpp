@@ -1,6 +1,7 @@
 // The host's view of the kernels: an id per kernel, found by the type of its arguments.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -48,7 +49,9 @@ uint tile_blocks_used(const Arguments& a) {
   } else {
     const auto divide_up = [](uint n, uint by) { return (n + by - 1) / by; };
     const auto blocks = [&](uint inputs) { return divide_up(inputs, WeightBlock::inputs) * a.planes; };
-    if constexpr (requires { a.pairs_per_group; }) {
+    if constexpr (requires { a.router_planes; }) {
+      return std::max(divide_up(a.inputs, WeightBlock::inputs) * a.router_planes, 2 * blocks(a.inputs));
+    } else if constexpr (requires { a.pairs_per_group; }) {
       return 2 * a.pairs_per_group * blocks(a.inputs);
     } else if constexpr (requires { a.picks; }) {
       return a.picks * blocks(a.expert_size) + blocks(a.shared_size);

@@ -16,6 +16,7 @@
   KERNEL(AttentionPrefillInt8)   \
   KERNEL(DeltaStep)              \
   KERNEL(DeltaWindow)            \
+  KERNEL(RouterProject)          \
   KERNEL(ExpertGateUp)           \
   KERNEL(ExpertDown)             \
   KERNEL(TopExperts)             \

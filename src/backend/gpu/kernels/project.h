@@ -8,19 +8,20 @@ using namespace lily::gpu;
 GPU_KERNEL(NormProject) {
   const uint simds = NormProject::threads / 32;
   uint blocks = blocks_of(a.inputs), parts = blocks * a.planes;
-  uint tile = first_tile(t.group.x, a.groups, a.tiles),
-       count = first_tile(t.group.x + 1, a.groups, a.tiles) - tile;
+  uint more = a.tiles - a.each * a.groups, tile = first_tile(t.group.x, a.each, more),
+       count = a.each + (t.group.x < more ? 1 : 0);
   in<uchar> weights = a.weights + ulong(tile) * parts * WeightBlock::bytes;
   allow_next();
   prefetch_tiles(s.barrier, weights, count * parts, t);
+  Task task = first_task(t.simd, parts);
+  InputFactors factors = load_factors(a.factor, a.inputs, t.index);
   wait_for_previous();
-  prepare_normed(a.x + ulong(t.group.y) * a.inputs, a.factor, a.inputs, NormProject::threads, t, s.codes,
-                 s.groups, s.squares);
+  prepare_normed(a.x + ulong(t.group.y) * a.inputs, factors, a.inputs, t, s.codes, s.groups, s.squares);
   group_barrier();
+  LoadedInputs x = load_part(task.part, a.planes, s.codes, s.groups, t.lane);
+  multiply_tiles(s.barrier, task, 0, weights, weights + parts * WeightBlock::bytes, count, parts, a.planes, simds,
+                 t, x, s.codes, s.groups, s.sums, 0);
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps);
-  tile_ready(s.barrier);
-  multiply_tiles(tile_block(s.barrier, 0, weights), count, blocks, a.planes, simds, t, s.codes, s.groups,
-                 s.sums);
   group_barrier();
   if (t.index < count * 64) {  // four lanes a row
     float sum = take_sum(s.sums, t.index / 4, parts, t.lane) * scale;
@@ -33,10 +34,11 @@ GPU_KERNEL(HeadProject) {
   uint blocks = blocks_of(a.inputs), tiles = (a.rows + 15) / 16;
   uint tile = min(t.group.x * simds + t.simd, tiles - 1), tile_bytes = blocks * a.planes * WeightBlock::bytes;
   BlockCodes block = load_block(a.weights + ulong(tile) * tile_bytes, t.lane);
+  InputFactors factors = load_factors(a.factor, a.inputs, t.index);
   allow_next();
   wait_for_previous();
-  prepare_normed(a.x + ulong(t.group.y) * a.inputs, a.factor, a.inputs, HeadProject::threads, t, s.codes,
-                 s.groups, s.squares);
+  prepare_long(a.x + ulong(t.group.y) * a.inputs, a.factor, factors, a.inputs, HeadProject::threads, t,
+               s.codes, s.groups, s.squares);
   group_barrier();
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps);
   for (tile = t.group.x * simds + t.simd; tile < tiles; tile += a.groups * simds) {
@@ -51,25 +53,26 @@ GPU_KERNEL(HeadProject) {
 GPU_KERNEL(AddProject) {
   const uint simds = AddProject::threads / 32;
   uint blocks = blocks_of(a.inputs), parts = blocks * a.planes;
-  uint tile = first_tile(t.group.x, a.groups, a.tiles),
-       count = first_tile(t.group.x + 1, a.groups, a.tiles) - tile;
+  uint more = a.tiles - a.each * a.groups, tile = first_tile(t.group.x, a.each, more),
+       count = a.each + (t.group.x < more ? 1 : 0);
   in<uchar> weights = a.weights + ulong(tile) * parts * WeightBlock::bytes;
   allow_next();
   prefetch_tiles(s.barrier, weights, count * parts, t);
+  Task task = first_task(t.simd, parts);
   wait_for_previous();
   // Read early, so that nothing waits for it in the end.
   uint row = tile * 16 + t.index / 4;
   bool writes = t.index < count * 64 && (t.lane & 3) == 0 && row < a.rows;
   float residual = writes ? a.residual[ulong(t.group.y) * a.rows + row] : 0.0f;
-  for (uint e = t.index; e < blocks * 32; e += AddProject::threads) {
+  if (t.index < blocks * 32) {
     float v[8];
-    load_inputs(a.x + ulong(t.group.y) * a.inputs, a.inputs, e, v);
-    quantize_inputs(v, s.codes, s.groups, e);
+    load_inputs(a.x + ulong(t.group.y) * a.inputs, a.inputs, t.index, v);
+    quantize_inputs(v, s.codes, s.groups, t.index);
   }
   group_barrier();
-  tile_ready(s.barrier);
-  multiply_tiles(tile_block(s.barrier, 0, weights), count, blocks, a.planes, simds, t, s.codes, s.groups,
-                 s.sums);
+  LoadedInputs x = load_part(task.part, a.planes, s.codes, s.groups, t.lane);
+  multiply_tiles(s.barrier, task, 0, weights, weights + parts * WeightBlock::bytes, count, parts, a.planes, simds,
+                 t, x, s.codes, s.groups, s.sums, 0);
   group_barrier();
   if (t.index < count * 64) {
     float sum = take_sum(s.sums, t.index / 4, parts, t.lane);
@@ -80,11 +83,12 @@ GPU_KERNEL(AddProject) {
 GPU_KERNEL(AddGatedProject) {
   const uint simds = AddGatedProject::threads / 32;
   uint blocks = blocks_of(a.inputs), parts = blocks * a.planes;
-  uint tile = first_tile(t.group.x, a.groups, a.tiles),
-       count = first_tile(t.group.x + 1, a.groups, a.tiles) - tile;
+  uint more = a.tiles - a.each * a.groups, tile = first_tile(t.group.x, a.each, more),
+       count = a.each + (t.group.x < more ? 1 : 0);
   in<uchar> weights = a.weights + ulong(tile) * parts * WeightBlock::bytes;
   allow_next();
   prefetch_tiles(s.barrier, weights, count * parts, t);
+  Task task = first_task(t.simd, parts);
   // What o is multiplied by is ready before o is.
   uint e = t.index;
   bool prepares = e < blocks * 32;
@@ -110,9 +114,9 @@ GPU_KERNEL(AddGatedProject) {
     quantize_inputs(o, s.codes, s.groups, e);
   }
   group_barrier();
-  tile_ready(s.barrier);
-  multiply_tiles(tile_block(s.barrier, 0, weights), count, blocks, a.planes, simds, t, s.codes, s.groups,
-                 s.sums);
+  LoadedInputs x = load_part(task.part, a.planes, s.codes, s.groups, t.lane);
+  multiply_tiles(s.barrier, task, 0, weights, weights + parts * WeightBlock::bytes, count, parts, a.planes, simds,
+                 t, x, s.codes, s.groups, s.sums, 0);
   group_barrier();
   if (t.index < count * 64) {
     float sum = take_sum(s.sums, t.index / 4, parts, t.lane);

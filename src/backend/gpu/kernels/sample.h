@@ -140,9 +140,10 @@ GPU_KERNEL(HeadBest) {
   uint blocks = blocks_of(a.inputs), tiles = (a.rows + 15) / 16;
   uint tile = min(t.group.x * simds + t.simd, tiles - 1), tile_bytes = blocks * a.planes * WeightBlock::bytes;
   BlockCodes block = load_block(a.weights + ulong(tile) * tile_bytes, t.lane);
+  InputFactors factors = load_factors(a.factor, a.inputs, t.index);
   allow_next();
   wait_for_previous();
-  prepare_normed(a.x, a.factor, a.inputs, HeadBest::threads, t, s.codes, s.groups, s.squares);
+  prepare_long(a.x, a.factor, factors, a.inputs, HeadBest::threads, t, s.codes, s.groups, s.squares);
   group_barrier();
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps), best = -3.4028235e38f;
   uint best_id = SampleShape::none;

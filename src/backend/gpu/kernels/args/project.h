@@ -1,8 +1,9 @@
 // Products of token rows with matrices of weight blocks (dialect/weights.h).
 //
-// The grid is (groups, tokens). With prefetching kernels threadgroup g of n = groups computes the row tiles
-// [g * tiles / n, (g + 1) * tiles / n), which must be at most max_tiles and fit tile_blocks; the input blocks
-// are split over the simdgroups. `inputs` is a multiple of 64.
+// The grid is (groups, tokens). With prefetching kernels each threadgroup computes `each` = tiles / groups row
+// tiles, the first tiles % groups of them one more, which must be at most max_tiles and fit tile_blocks; the
+// input blocks are split over the simdgroups. `inputs` is a multiple of 64 and at most max_inputs; there are
+// one or two planes.
 #pragma once
 
 #include "backend/gpu/dialect/types.h"
@@ -16,7 +17,7 @@ struct NormProject {
   in<float> x;       // [tokens][inputs]
   in<float> factor;  // [inputs]
   out<float> y;      // [tokens][y_stride]
-  uint inputs, planes, tiles, groups, y_stride;
+  uint inputs, planes, tiles, groups, each, y_stride;
   float eps;
   struct Shared {
     uint4 codes[max_inputs / 8];
@@ -49,7 +50,7 @@ struct AddProject {
   in<uchar> weights;
   in<float> x;          // [tokens][inputs]
   out<float> residual;  // [tokens][rows]
-  uint inputs, planes, tiles, groups, rows;
+  uint inputs, planes, tiles, groups, each, rows;
   struct Shared {
     uint4 codes[max_inputs / 8];
     InputGroup groups[max_inputs / 64];
@@ -67,7 +68,7 @@ struct AddGatedProject {
   in<float> z;          // [tokens][z_stride], `inputs` of them
   in<float> norm;       // [128]
   out<float> residual;  // [tokens][rows]
-  uint inputs, planes, tiles, groups, rows, z_stride;
+  uint inputs, planes, tiles, groups, each, rows, z_stride;
   float eps;
   struct Shared {
     uint4 codes[max_inputs / 8];
