@@ -17,12 +17,13 @@ GPU_FN float half_hi(uint w) { return float(as_type<half>(ushort(w >> 16))); }
 
 GPU_FN float sigmoid(float x) { return quick_divide(1.0f, 1.0f + exp(-x)); }
 GPU_FN float silu(float x) { return quick_divide(x, 1.0f + exp(-x)); }
-// log(1 + exp(x)) without overflow and without losing small exp(x): log1p(y) = y log(u) / (u - 1), u = 1 + y.
+// log(1 + exp(x)) without overflow and without losing small exp(x): log1p(y) = log(u) + (y - (u - 1)) / u,
+// u = 1 + y rounded.
 GPU_FN float softplus(float x) {
-  if (x > 20.0f) return x;
-  float y = exp(x);
+  float y = exp(min(x, 20.0f));
   float u = 1.0f + y;
-  return u == 1.0f ? y : log(u) * (y / (u - 1.0f));
+  float sum = log(u) + quick_divide(y - (u - 1.0f), u);
+  return x > 20.0f ? x : sum;
 }
 
 }  // namespace lily::gpu

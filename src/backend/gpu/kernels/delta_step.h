@@ -7,6 +7,16 @@ using namespace lily::gpu;
 
 namespace lily::gpu {
 
+// Both sums over the simdgroup, by little more than the exchanges of one.
+GPU_FN void simd_sum_two(ref<float> a, ref<float> b, uint lane) {
+  bool odd = (lane & 1) == 1;
+  float sum = (odd ? b : a) + simd_shuffle_xor(odd ? a : b, 1);
+  GPU_UNROLL for (uint mask = 2; mask < 32; mask <<= 1) sum += simd_shuffle_xor(sum, mask);
+  float other = simd_shuffle_xor(sum, 1);
+  a = odd ? other : sum;
+  b = odd ? sum : other;
+}
+
 // The taps of earlier tokens at one channel, from the window.
 GPU_FN float earlier_taps(in<float> window, in<float> weights, uint position, uint channel, uint channels) {
   float sum = 0.0f;
@@ -44,28 +54,37 @@ GPU_KERNEL(DeltaStep) {
   allow_next();  // not earlier: AddGatedProject relies on the projection being there when it starts
 
   float x = a.projection[channel], value = a.projection[value_channel];
-  float beta = sigmoid(a.projection[a.b_row + head]);
-  float decay = exp(rate * softplus(a.projection[a.a_row + head] + dt_bias));
+  float beta = a.projection[a.b_row + head], dt = a.projection[a.a_row + head] + dt_bias;
   u = silu(u + weight * x);
+  v = silu(v + value_weight * value);
   float square = simd_sum(u * u);
   if (t.lane == 0) s.squares[t.simd] = square;
-  if (t.index < part_rows) s.v[t.index] = silu(v + value_weight * value);
+  if (t.index < part_rows) s.v[t.index] = v;
   if (t.index < dim) {
     s.q[t.index] = u;
   } else {
     s.k[t.index - dim] = u;
   }
   group_barrier();
+  // The old state's products with k and q together: S' q = decay S q + error k q with S' = decay S + error k.
+  // What scales them comes later than they do.
+  float4 k = load4(s.k + t.lane * 4), q = load4(s.q + t.lane * 4);
+  float kq = simd_sum(dot(k, q)), by_k[rows], by_q[rows];
+  GPU_UNROLL for (uint r = 0; r < rows; ++r) {
+    by_k[r] = dot(state[r], k);
+    by_q[r] = dot(state[r], q);
+    simd_sum_two(by_k[r], by_q[r], t.lane);
+  }
+  beta = sigmoid(beta);
+  float decay = exp(rate * softplus(dt));
   float q_scale = rsqrt((s.squares[0] + s.squares[1]) + (s.squares[2] + s.squares[3]) + 1e-6f) *
                   0.08838834764831845f;  // 1 / sqrt(128)
   float k_scale = rsqrt((s.squares[4] + s.squares[5]) + (s.squares[6] + s.squares[7]) + 1e-6f);
-  float4 k = load4(s.k + t.lane * 4) * k_scale, q = load4(s.q + t.lane * 4) * q_scale;
   float y = 0.0f;
   GPU_UNROLL for (uint r = 0; r < rows; ++r) {
-    state[r] = state[r] * decay;
-    float error = (s.v[t.simd * rows + r] - simd_sum(dot(state[r], k))) * beta;
-    state[r] = state[r] + k * error;
-    float row = simd_sum(dot(state[r], q));
+    float error = (s.v[t.simd * rows + r] - by_k[r] * (k_scale * decay)) * beta;
+    state[r] = state[r] * decay + k * (error * k_scale);
+    float row = (by_q[r] * decay + error * k_scale * kq) * q_scale;
     if (t.lane == r) y = row;
   }
   if (t.lane < rows) a.y[head * dim + part * part_rows + t.simd * rows + t.lane] = y;

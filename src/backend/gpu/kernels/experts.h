@@ -42,7 +42,8 @@ GPU_KERNEL(RouterProject) {
   prepare_normed(a.x + ulong(t.group.y) * a.inputs, factors, a.inputs, t, s.codes, s.groups, s.squares);
   group_barrier();
   LoadedInputs x = load_part(task.part, planes, s.codes, s.groups, t.lane);
-  multiply_tiles(s.barrier, task, 0, first, second, tiles, parts, planes, simds, t, x, s.codes, s.groups, s.sums, 0);
+  multiply_tiles(s.barrier, task, 0, first, second, tiles, parts, planes, simds, t, x, s.codes, s.groups,
+                 s.sums, 0);
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps);
   group_barrier();
   if (t.index < 64) {  // four lanes a row
@@ -91,8 +92,8 @@ GPU_KERNEL(ExpertGateUp) {
   LoadedInputs x = load_part(task.part, a.planes, s.codes, s.groups, t.lane);
   for (uint pair = 0; pair < count; ++pair) {
     ulong at = pair_offset(s.expert[(first + pair) / tiles], (first + pair) % tiles, tiles, parts);
-    multiply_tiles(s.barrier[pair], task, 2 * pair * parts, a.gate + at, a.up + at, 2, parts, a.planes, simds, t, x,
-                   s.codes, s.groups, s.sums, 2 * pair);
+    multiply_tiles(s.barrier[pair], task, 2 * pair * parts, a.gate + at, a.up + at, 2, parts, a.planes, simds,
+                   t, x, s.codes, s.groups, s.sums, 2 * pair);
   }
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps);
   group_barrier();
@@ -155,8 +156,9 @@ GPU_KERNEL(ExpertDown) {
   tile_ready(s.barrier);
   for (uint task = t.simd; task < inputs * a.planes; task += simds) {
     uint of = min(task / parts, a.picks);
-    in<uchar> from = down_tile(a.down, a.shared_down, s.expert, of, a.picks, tile, tiles, parts, shared_parts) +
-                     (task - of * parts) * WeightBlock::bytes;
+    in<uchar> from =
+        down_tile(a.down, a.shared_down, s.expert, of, a.picks, tile, tiles, parts, shared_parts) +
+        (task - of * parts) * WeightBlock::bytes;
     if (task != t.simd) x = block_inputs(s.codes, s.groups, task >> (a.planes - 1), t.lane);
     float sum = dot_block(tile_block(s.barrier, task, from), x, t.lane);
     put_sum(s.sums, 0, inputs * a.planes, task, sum, t.lane);

@@ -19,8 +19,8 @@ GPU_KERNEL(NormProject) {
   prepare_normed(a.x + ulong(t.group.y) * a.inputs, factors, a.inputs, t, s.codes, s.groups, s.squares);
   group_barrier();
   LoadedInputs x = load_part(task.part, a.planes, s.codes, s.groups, t.lane);
-  multiply_tiles(s.barrier, task, 0, weights, weights + parts * WeightBlock::bytes, count, parts, a.planes, simds,
-                 t, x, s.codes, s.groups, s.sums, 0);
+  multiply_tiles(s.barrier, task, 0, weights, weights + parts * WeightBlock::bytes, count, parts, a.planes,
+                 simds, t, x, s.codes, s.groups, s.sums, 0);
   float scale = inverse_rms(s.squares, simds, a.inputs, a.eps);
   group_barrier();
   if (t.index < count * 64) {  // four lanes a row
@@ -71,8 +71,8 @@ GPU_KERNEL(AddProject) {
   }
   group_barrier();
   LoadedInputs x = load_part(task.part, a.planes, s.codes, s.groups, t.lane);
-  multiply_tiles(s.barrier, task, 0, weights, weights + parts * WeightBlock::bytes, count, parts, a.planes, simds,
-                 t, x, s.codes, s.groups, s.sums, 0);
+  multiply_tiles(s.barrier, task, 0, weights, weights + parts * WeightBlock::bytes, count, parts, a.planes,
+                 simds, t, x, s.codes, s.groups, s.sums, 0);
   group_barrier();
   if (t.index < count * 64) {
     float sum = take_sum(s.sums, t.index / 4, parts, t.lane);
@@ -115,8 +115,8 @@ GPU_KERNEL(AddGatedProject) {
   }
   group_barrier();
   LoadedInputs x = load_part(task.part, a.planes, s.codes, s.groups, t.lane);
-  multiply_tiles(s.barrier, task, 0, weights, weights + parts * WeightBlock::bytes, count, parts, a.planes, simds,
-                 t, x, s.codes, s.groups, s.sums, 0);
+  multiply_tiles(s.barrier, task, 0, weights, weights + parts * WeightBlock::bytes, count, parts, a.planes,
+                 simds, t, x, s.codes, s.groups, s.sums, 0);
   group_barrier();
   if (t.index < count * 64) {
     float sum = take_sum(s.sums, t.index / 4, parts, t.lane);

@@ -1,9 +1,9 @@
 // Products of token rows with matrices of weight blocks (dialect/weights.h).
 //
-// The grid is (groups, tokens). With prefetching kernels each threadgroup computes `each` = tiles / groups row
-// tiles, the first tiles % groups of them one more, which must be at most max_tiles and fit tile_blocks; the
-// input blocks are split over the simdgroups. `inputs` is a multiple of 64 and at most max_inputs; there are
-// one or two planes.
+// The grid is (groups, tokens). With prefetching kernels each threadgroup computes `each` = tiles / groups
+// row tiles, the first tiles % groups of them one more, which must be at most max_tiles and fit tile_blocks;
+// the input blocks are split over the simdgroups. `inputs` is a multiple of 64 and at most max_inputs; there
+// are one or two planes.
 #pragma once
 
 #include "backend/gpu/dialect/types.h"
