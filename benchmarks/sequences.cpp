@@ -37,7 +37,8 @@ struct Softmax {
 // Bytes of keys and values of one KV head that attention over `positions` reads.
 double cache_bytes(int positions, bool int8) {
   const int dim = dimensions().head_dim;
-  return 2.0 * positions * (int8 ? dim + dim / cpu::kGroup * 4 : dim * 2);
+  const int row = dim * (int8 ? 1 : 2) + dim / cpu::kGroup * 4;  // codes and scales
+  return 2.0 * positions * row;
 }
 
 // One token against caches from memory: both KV heads of a layer, in pieces of 1,024 positions.
@@ -45,7 +46,7 @@ void add_attention_decode(int depth, bool int8) {
   const model::Dimensions& dims = dimensions();
   add("decode/attention/depth:" + std::to_string(depth) + "/" + format(int8), Limit::memory,
       dims.kv_heads * cache_bytes(depth, int8), [depth, int8, &dims](const Machine& machine) -> Call {
-        working_set().fill_caches(int8);
+        working_set().fill_caches();
         const int heads = dims.queries_per_kv(), pieces = depth / kPiece * dims.kv_heads;
         const auto queries =
             std::make_shared<std::vector<float>>(random_values(product(heads, dims.head_dim), -0.1F, 0.1F));
@@ -83,7 +84,7 @@ void add_prefill_attention(const std::string& name, Limit limit, bool int8, cons
       [int8, begin, &dims](const Machine& machine) -> Call {
         const auto attention = begin(machine);
         if (!attention) return {};
-        working_set().fill_caches(int8);
+        working_set().fill_caches();
         const int heads = dims.queries_per_kv();
         const auto queries =
             std::make_shared<std::vector<float>>(random_values(product(heads, dims.head_dim), -0.1F, 0.1F));
@@ -143,7 +144,7 @@ void add_store(bool int8) {
       std::string("prefill/store_kv/") + format(int8), Limit::cache,
       [bytes](int threads) { return bytes * threads; },
       [int8, &dims](const Machine& machine) -> Call {
-        working_set().fill_caches(int8);
+        working_set().fill_caches();
         const auto rows = std::make_shared<std::vector<float>>(random_values(product(2, dims.head_dim)));
         return [machine, int8, rows, &dims] {
           machine.pool.parallel_for(

@@ -65,32 +65,19 @@ cpu::PackedMatrix WorkingSet::matrix(int rows, int columns, int planes, int inde
   return matrix;
 }
 
-void WorkingSet::fill_caches(bool int8) {
-  if (!becomes(int8 ? Content::int8 : Content::f16)) return;
-  std::uint64_t random = 20261129;
-  if (int8) {
-    // A usable scale wherever one lies; as codes its bytes are as good as any.
-    fill<float>(memory_, [](std::size_t) { return 0.01F; });
-  } else {
-    fill<std::uint16_t>(memory_, [&](std::size_t) {
-      const auto bits = static_cast<std::int32_t>(next_random(random) & 0xffff);
-      return float_to_half(static_cast<float>(bits - 32768) / 32768.0F);
-    });
-  }
+void WorkingSet::fill_caches() {
+  if (!becomes(Content::cache)) return;
+  // A usable scale wherever one lies; as codes its bytes are as good as any.
+  fill<float>(memory_, [](std::size_t) { return 1e-5F; });
 }
 
 cpu::KvView WorkingSet::cache(int positions, int head_dim, bool int8, int index) const {
   const auto values = static_cast<std::size_t>(positions) * static_cast<std::size_t>(head_dim);
   const std::size_t scales = values / cpu::kGroup * sizeof(float);
-  const std::size_t half = int8 ? values + scales : values * sizeof(std::uint16_t);
-  std::byte* keys = slot(2 * half, index);
-  std::byte* other = keys + half;
-  cpu::KvView view{int8, keys, other, nullptr, nullptr};
-  if (int8) {
-    view.key_scales = reinterpret_cast<float*>(keys + values);
-    view.value_scales = reinterpret_cast<float*>(other + values);
-  }
-  return view;
+  const std::size_t codes = values * (int8 ? sizeof(std::int8_t) : sizeof(std::int16_t));
+  std::byte* keys = slot(2 * (codes + scales), index);
+  std::byte* other = keys + codes + scales;
+  return {int8, keys, other, reinterpret_cast<float*>(keys + codes), reinterpret_cast<float*>(other + codes)};
 }
 
 void WorkingSet::fill_floats() {

@@ -19,7 +19,7 @@ class WorkingSet {
   cpu::PackedMatrix matrix(int rows, int columns, int planes, int index) const;
 
   // Keys and values of caches of `positions` (a multiple of 16) of one KV head; `index` wraps around.
-  void fill_caches(bool int8);
+  void fill_caches();
   cpu::KvView cache(int positions, int head_dim, bool int8, int index) const;
 
   // Finite floats; `index` counts runs of `count` and wraps around.
@@ -29,7 +29,7 @@ class WorkingSet {
  private:
   std::byte* slot(std::size_t bytes, int index) const;
 
-  enum class Content { none, one_plane, two_planes, f16, int8, fp32 };
+  enum class Content { none, one_plane, two_planes, cache, fp32 };
   bool becomes(Content content);
 
   HugeBuffer memory_;

@@ -14,30 +14,27 @@ constexpr int kGroups = kDim / kGroup;
 class Attention : public KernelTest {
  protected:
   struct Cache {
-    std::vector<std::uint16_t> keys16, values16;
+    std::vector<std::int16_t> keys16, values16;
     std::vector<std::uint8_t> keys8;
     std::vector<std::int8_t> values8;
     std::vector<float> key_scales, value_scales;
     KvView view;
 
     double key(int position, int d) const {
-      if (!view.int8) {
-        return half_to_float(
-            keys16[static_cast<std::size_t>((position / kLanes * kDim + d) * kLanes + position % kLanes)]);
-      }
-      return (keys8[static_cast<std::size_t>(key_code_index(kDim, position, d))] - 128) *
+      const int code = view.int8 ? keys8[static_cast<std::size_t>(key_code_index(kDim, position, d))] - 128
+                                 : keys16[static_cast<std::size_t>(key_index(kDim, position, d))];
+      return code *
              static_cast<double>(key_scales[static_cast<std::size_t>(key_scale_index(kDim, position, d))]);
     }
     double value(int position, int d) const {
-      if (!view.int8)
-        return half_to_float(values16[static_cast<std::size_t>(value_index(kDim, position, d))]);
-      return values8[static_cast<std::size_t>(value_code_index(kDim, position, d))] *
-             static_cast<double>(
-                 value_scales[static_cast<std::size_t>(value_scale_index(kDim, position, d))]);
+      const int code = view.int8 ? values8[static_cast<std::size_t>(value_code_index(kDim, position, d))]
+                                 : values16[static_cast<std::size_t>(value_index(kDim, position, d))];
+      return code * static_cast<double>(
+                        value_scales[static_cast<std::size_t>(value_scale_index(kDim, position, d))]);
     }
   };
 
-  // What was never written is NaN (or -128 and a NaN scale): it must not be used.
+  // What was never written has the largest codes and a NaN scale: it must not be used.
   static Cache empty_cache(bool int8, int capacity) {
     const auto n =
         static_cast<std::size_t>((capacity + kAttentionBlock - 1) / kAttentionBlock * kAttentionBlock);
@@ -45,15 +42,16 @@ class Attention : public KernelTest {
     if (int8) {
       cache.keys8.assign(n * kDim, 255);
       cache.values8.assign(n * kDim, -128);
-      cache.key_scales.assign(n * kGroups, NAN);
-      cache.value_scales.assign(n * kGroups, NAN);
-      cache.view = {true, cache.keys8.data(), cache.values8.data(), cache.key_scales.data(),
-                    cache.value_scales.data()};
+      cache.view = {true, cache.keys8.data(), cache.values8.data(), nullptr, nullptr};
     } else {
-      cache.keys16.assign(n * kDim, 0x7e00);
-      cache.values16.assign(n * kDim, 0x7e00);
+      cache.keys16.assign(n * kDim, INT16_MIN);
+      cache.values16.assign(n * kDim, INT16_MIN);
       cache.view = {false, cache.keys16.data(), cache.values16.data(), nullptr, nullptr};
     }
+    cache.key_scales.assign(n * kGroups, NAN);
+    cache.value_scales.assign(n * kGroups, NAN);
+    cache.view.key_scales = cache.key_scales.data();
+    cache.view.value_scales = cache.value_scales.data();
     return cache;
   }
 
@@ -75,9 +73,11 @@ class Attention : public KernelTest {
                        std::min(begin + kAttentionBlock, positions), state);
     }
 
-    const bool bytes = int8 && kernels().attend_codes != nullptr;
+    const bool bytes = kernels().attend_codes != nullptr;
     expect_softmax(cache, queries, heads, positions, values, sum,
-                   bytes ? tolerance::kAttentionTwoTerms : 4 * tolerance::kAttention);
+                   !int8   ? tolerance::kAttentionPairs
+                   : bytes ? tolerance::kAttentionTwoTerms
+                           : 4 * tolerance::kAttention);
   }
 
   static void expect_softmax(const Cache& cache, const std::vector<float>& queries, int heads, int positions,
@@ -139,6 +139,70 @@ TEST_P(Attention, EveryNumberOfHeads) {
   for (int heads = 1; heads <= 16; ++heads) expect_attention(heads % 2 == 0, 40, heads);
 }
 
+// All products of a group have the largest size and one sign, in scores and in sums of values.
+TEST_P(Attention, LargestSumsDoNotOverflow) {
+  for (const float sign : {1.0F, -1.0F}) {
+    Cache cache = empty_cache(false, kAttentionBlock);
+    const std::vector<float> ones(kDim, sign), queries(kDim, 0.01F);
+    for (int p = 0; p < kAttentionBlock; ++p) {
+      kernels().store_kv(cache.view, kDim, p, ones.data(), ones.data());
+    }
+    float maximum = -INFINITY, sum = 0;
+    std::vector<float> values(kDim);
+    kernels().attend(cache.view, kDim, queries.data(), 1, 0, kAttentionBlock,
+                     {&maximum, &sum, values.data()});
+    EXPECT_NEAR(maximum, sign * 0.01F * kDim, 1e-3);
+    for (const float value : values) EXPECT_NEAR(value / sum, sign, 1e-3);
+  }
+}
+
+// Storing, codes of queries and weights, and sums together, against halves of keys and values and nothing
+// else: keys of one size, and keys with channels that are 20 times as large, as trained models have.
+TEST_P(Attention, SixteenBitsAreNoWorseThanHalves) {
+  constexpr int kPositions = kAttentionBlock;
+  for (const float outlier : {1.0F, 20.0F}) {
+    Cache cache = empty_cache(false, kPositions);
+    std::vector<float> keys = normals(kPositions * kDim), values = normals(keys.size());
+    for (std::size_t p = 0; p < kPositions; ++p) {
+      for (const std::size_t d : {5, 77, 200}) keys[p * kDim + d] *= outlier;
+      kernels().store_kv(cache.view, kDim, static_cast<int>(p), &keys[p * kDim], &values[p * kDim]);
+    }
+    constexpr int kHeads = 8;
+    std::vector<float> queries = normals(kHeads * kDim);
+    for (float& q : queries) q *= 0.06F;
+    std::vector<float> maximum(kHeads, -INFINITY), sum(kHeads), out(kHeads * kDim);
+    kernels().attend(cache.view, kDim, queries.data(), kHeads, 0, kPositions,
+                     {maximum.data(), sum.data(), out.data()});
+
+    const auto softmax = [&](int head, const auto& rounded) {
+      std::vector<double> result(kDim);
+      double total = 0;
+      for (std::size_t p = 0; p < kPositions; ++p) {
+        double score = 0;
+        for (std::size_t d = 0; d < kDim; ++d) {
+          score += queries[static_cast<std::size_t>(head) * kDim + d] * rounded(keys[p * kDim + d]);
+        }
+        total += std::exp(score);
+        for (std::size_t d = 0; d < kDim; ++d) result[d] += std::exp(score) * rounded(values[p * kDim + d]);
+      }
+      for (double& value : result) value /= total;
+      return result;
+    };
+    double error = 0, error_of_halves = 0;
+    for (int h = 0; h < kHeads; ++h) {
+      const auto exact = softmax(h, [](float x) { return static_cast<double>(x); });
+      const auto halves =
+          softmax(h, [](float x) { return static_cast<double>(half_to_float(float_to_half(x))); });
+      const auto at = static_cast<std::size_t>(h);
+      for (std::size_t d = 0; d < kDim; ++d) {
+        error += std::pow(out[at * kDim + d] / sum[at] - exact[d], 2);
+        error_of_halves += std::pow(halves[d] - exact[d], 2);
+      }
+    }
+    EXPECT_LT(error, error_of_halves) << "outliers of " << outlier;
+  }
+}
+
 TEST_P(Attention, CodesOfWholeBlocks) {
   if (kernels().attend_codes == nullptr) {
     GTEST_SKIP() << kernels().name << " does not multiply unsigned with signed bytes";
@@ -198,12 +262,9 @@ TEST_P(Attention, StoringRoundsToTheFormat) {
         largest_key = std::max(largest_key, std::fabs(key[static_cast<std::size_t>(j)]));
         largest_value = std::max(largest_value, std::fabs(value[static_cast<std::size_t>(j)]));
       }
-      // f16 keeps 11 bits; 8 bit is half a step of the group's largest magnitude.
-      const double key_step = int8 ? largest_key * tolerance::kOneTerm : std::fabs(key[i]) / 2048 + 1e-7;
-      const double value_step =
-          int8 ? largest_value * tolerance::kOneTerm : std::fabs(value[i]) / 2048 + 1e-7;
-      EXPECT_NEAR(cache.key(37, d), key[i], key_step) << d;
-      EXPECT_NEAR(cache.value(37, d), value[i], value_step) << d;
+      const double step = int8 ? tolerance::kOneTerm : tolerance::kPair;
+      EXPECT_NEAR(cache.key(37, d), key[i], largest_key * step) << d;
+      EXPECT_NEAR(cache.value(37, d), value[i], largest_value * step) << d;
     }
   }
 }

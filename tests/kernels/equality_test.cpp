@@ -89,9 +89,11 @@ TEST_P(Equality, Attention) {
     const std::vector<float> rows = normals(2 * kPositions * kDim);
     std::vector<float> queries = normals(kHeads * kDim);
     for (float& q : queries) q *= 0.1F;
-    const bool bytes = int8 && kernels().attend_codes != nullptr;
+    const bool bytes = kernels().attend_codes != nullptr;
     expect_near(run(kernels(), rows, queries), run(plain(), rows, queries),
-                bytes ? tolerance::kAttentionTwoTerms : tolerance::kAttention);
+                !int8   ? tolerance::kAttentionPairs
+                : bytes ? tolerance::kAttentionTwoTerms
+                        : tolerance::kAttention);
   }
 }
 

@@ -19,6 +19,10 @@ inline constexpr double kDeltaNetLongRun = 1e-3;
 // and values are compared as stored (f16 or 8 bit), so storage is not part of it.
 inline constexpr double kAttention = 1e-5;
 
+// Queries and softmax weights against a 16-bit cache have 11 to 15 bits per 64: scores of size 8 move by 1e-3
+// (rms), and weights by as much (2e-3 seen at most).
+inline constexpr double kAttentionPairs = 4e-3;
+
 // 8-bit KV where bytes are multiplied with bytes: queries have 15 bits per group of 64, which moves scores of
 // some tens by up to 2e-4 and the weights by as much; fp32 values of size 1.
 inline constexpr double kAttentionTwoTerms = 1e-3;
@@ -30,5 +34,7 @@ inline constexpr double kAttentionCodes = 2e-2;
 // step of 1 / 127.
 inline constexpr double kTwoTerms = 0.51 / 32639;
 inline constexpr double kOneTerm = 0.51 / 127;
+// Keys and values in 16 bits: half a step of 1 / 16383.
+inline constexpr double kPair = 0.51 / 16383;
 
 }  // namespace lily::cpu::tolerance

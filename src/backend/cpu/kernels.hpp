@@ -55,25 +55,29 @@ inline ActivationRow from_column(const ActivationRow& row, int column) {
 
 // Positions whose scores are folded into a softmax at once.
 inline constexpr int kAttentionBlock = 256;
+inline constexpr int kKeyStrip = 32;    // positions
 inline constexpr int kValueStrip = 32;  // dims
+inline constexpr int kPairLimit = (1 << 14) - 1;
 // Query heads of one KV head, and their dims together.
 inline constexpr int kMaximumHeads = 16, kMaximumQueryColumns = 16 * 256;
 
 // K and V of one layer and one KV head, for a multiple of kAttentionBlock positions.
 //
-// f16: keys of 16 positions are interleaved by dimension so that scores of 16 positions come out as lanes:
-// keys [position / 16][dim][16]. Values lie in strips as wide as the sums that one pass keeps in registers,
-// so that each pass reads one run of memory: values [position / 256][dim / 32][position % 256][32].
+// Both formats: code * scale, one scale per position and group of 64 dims. key_scales [position / 16][dim /
+// 64][16], value_scales [position / 256][dim / 64][position % 256]. Codes that one instruction multiplies and
+// adds lie together, and what one pass over a strip reads is one run of memory.
 //
-// 8 bit: code * scale, one scale per position and group of 64 dims. Four codes that one instruction
-// multiplies and adds lie together: keys [position / 16][dim / 4][16][4], codes + 128 so that they are
-// unsigned, the dims of each 8 in chunk order as activations have them; values [position / 256][dim /
-// 16][position % 256 / 4][16] [4 positions], signed. key_scales [position / 16][dim / 64][16], value_scales
-// [position / 256][dim / 64] [position % 256].
+// 16 bit: signed codes up to kPairLimit. keys [position / 32][dim / 2][32][2 dims], values [position /
+// 256][dim / 32][position % 256 / 2][32][2 positions]. The rounding of a group is at most 2^-15 of its
+// largest value, where halves would round each value by up to 2^-12 of itself.
+//
+// 8 bit: keys [position / 16][dim / 4][16][4], codes + 128 so that they are unsigned, the dims of each 8 in
+// chunk order as activations have them; values [position / 256][dim / 16][position % 256 / 4][16][4
+// positions], signed.
 struct KvView {
   bool int8 = false;
-  void* keys = nullptr;    // uint16_t (f16) or uint8_t
-  void* values = nullptr;  // uint16_t (f16) or int8_t
+  void* keys = nullptr;    // int16_t or uint8_t
+  void* values = nullptr;  // int16_t or int8_t
   float* key_scales = nullptr;
   float* value_scales = nullptr;
 };
@@ -101,13 +105,17 @@ struct AttentionState {
   float* values = nullptr;   // [heads][head_dim]
 };
 
-// Index of a value in the strips of an f16 KvView.
+// Indices of codes in a 16-bit KvView.
+constexpr std::ptrdiff_t key_index(int head_dim, int position, int dim) {
+  const std::ptrdiff_t strip = position / kKeyStrip;
+  return (strip * head_dim + dim / 2 * 2) * kKeyStrip + position % kKeyStrip * 2 + dim % 2;
+}
 constexpr std::ptrdiff_t value_index(int head_dim, int position, int dim) {
   const std::ptrdiff_t block = position / kAttentionBlock, row = position % kAttentionBlock;
-  return (block * head_dim + dim / kValueStrip * kValueStrip) * kAttentionBlock + row * kValueStrip +
-         dim % kValueStrip;
+  return (block * head_dim + dim / kValueStrip * kValueStrip) * kAttentionBlock + row / 2 * 2 * kValueStrip +
+         dim % kValueStrip * 2 + row % 2;
 }
-// The same for 8 bit, and for keys.
+// In an 8-bit KvView.
 constexpr std::ptrdiff_t key_code_index(int head_dim, int position, int dim) {
   const std::ptrdiff_t block = position / kLanes, quad = dim / 8 * 2 + dim % 2;
   return (block * head_dim + quad * 4) * kLanes + position % kLanes * 4 + dim % 8 / 2;
@@ -117,6 +125,7 @@ constexpr std::ptrdiff_t value_code_index(int head_dim, int position, int dim) {
   return (block * head_dim + dim / kLanes * kLanes) * kAttentionBlock + row / 4 * 4 * kLanes +
          dim % kLanes * 4 + row % 4;
 }
+// In either.
 constexpr std::ptrdiff_t key_scale_index(int head_dim, int position, int dim) {
   return (static_cast<std::ptrdiff_t>(position / kLanes) * (head_dim / kGroup) + dim / kGroup) * kLanes +
          position % kLanes;
@@ -171,7 +180,7 @@ struct Kernels {
   void (*store_kv)(const KvView& kv, int head_dim, int position, const float* key,
                    const float* value) = nullptr;
   // Folds positions [begin, end) into `state` for `heads` (<= kMaximumHeads) queries [heads][head_dim],
-  // already scaled. All of one block: begin is a multiple of 16, end at most the block's end. Order of blocks
+  // already scaled. All of one block: begin is its first, end at most the block's end. Order of blocks
   // decides the rounding.
   void (*attend)(const KvView& kv, int head_dim, const float* queries, int heads, int begin, int end,
                  const AttentionState& state) = nullptr;

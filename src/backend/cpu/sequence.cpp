@@ -11,10 +11,12 @@ std::size_t whole_blocks(int capacity) {
   return (static_cast<std::size_t>(capacity) + kAttentionBlock - 1) / kAttentionBlock * kAttentionBlock;
 }
 
+std::size_t code_bytes(bool int8) { return int8 ? sizeof(std::int8_t) : sizeof(std::int16_t); }
+
 // Bytes of K (or V) of one position of one KV head.
 std::size_t row_bytes(const model::Dimensions& dims, bool int8) {
   const auto dim = static_cast<std::size_t>(dims.head_dim);
-  return int8 ? dim + dim / kGroup * sizeof(float) : dim * sizeof(std::uint16_t);
+  return dim * code_bytes(int8) + dim / kGroup * sizeof(float);
 }
 
 std::size_t state_bytes(const model::Dimensions& dims) {
@@ -63,11 +65,9 @@ KvView CpuSequence::kv(int layer, int kv_head) const {
   view.int8 = int8_;
   view.keys = keys;
   view.values = values;
-  if (int8_) {
-    const std::size_t codes = positions_ * static_cast<std::size_t>(dims_.head_dim);
-    view.key_scales = reinterpret_cast<float*>(keys + codes);
-    view.value_scales = reinterpret_cast<float*>(values + codes);
-  }
+  const std::size_t codes = positions_ * static_cast<std::size_t>(dims_.head_dim) * code_bytes(int8_);
+  view.key_scales = reinterpret_cast<float*>(keys + codes);
+  view.value_scales = reinterpret_cast<float*>(values + codes);
   return view;
 }
 

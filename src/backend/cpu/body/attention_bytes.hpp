@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backend/cpu/body/attention_codes.hpp"
+#include "backend/cpu/body/attention_pairs.hpp"
 #include "backend/cpu/body/attention_parts.hpp"
 #include "backend/cpu/kernels.hpp"
 
@@ -11,10 +12,8 @@ namespace {
 
 using lily::cpu::ActivationRow;
 using lily::cpu::kMaximumQueryColumns;
-using lily::cpu::kValueStrip;
 using lily::cpu::KvCodes;
 using lily::cpu::KvView;
-using lily::cpu::value_index;
 
 // Queries of the heads that share a KV head, quantized like activations.
 template <int kTerms>
@@ -70,7 +69,7 @@ LILY_INLINE void byte_scores(const std::uint8_t* keys, const float* key_scales, 
 template <class S, int kTerms>
 LILY_INLINE void all_byte_scores(const std::uint8_t* keys, const float* key_scales, int head_dim,
                                  const QueryCodes<kTerms>& queries, int heads, int padded, float* scores) {
-  for_head_tiles(heads, [&]<int kHeads>(int h) {
+  for_head_tiles<kByteHeads>(heads, [&]<int kHeads>(int h) {
     for (int s = 0; s < padded; s += kLanes) {
       byte_scores<S, kHeads, kTerms>(keys + static_cast<std::ptrdiff_t>(s) * head_dim,
                                      key_scales + static_cast<std::ptrdiff_t>(s) * (head_dim / kGroup),
@@ -182,7 +181,7 @@ LILY_INLINE void attend_bytes_in(const KvView& kv, int head_dim, const float* qu
                     count, padded, scaled);
       weights.encode(h, scaled, padded);
     }
-    for_head_tiles(heads, [&]<int kHeads>(int h) {
+    for_head_tiles<kByteHeads>(heads, [&]<int kHeads>(int h) {
       for (int d = g; d < g + kGroup; d += kLanes) {
         byte_values<S, kHeads, 1, 2>(
             static_cast<const std::int8_t*>(kv.values) + value_code_index(head_dim, begin, d), head_dim,
@@ -221,27 +220,31 @@ struct Scaling {
   F scale, inverse;
 };
 
+// Keys of a 16-bit cache keep the scales of their positions, times what their largest code is of 127.
 template <class S>
-void encode_keys(const std::uint16_t* keys, int head_dim, const KvCodes& codes) {
+void encode_keys(const KvView& kv, int head_dim, int begin, const KvCodes& codes) {
   for (int s = 0; s < kAttentionBlock; s += kLanes) {
-    const std::uint16_t* from = keys + static_cast<std::ptrdiff_t>(s) * head_dim;
+    const std::int16_t* from = static_cast<const std::int16_t*>(kv.keys) + key_index(head_dim, begin + s, 0);
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(s) * head_dim;
     for (int g = 0; g < head_dim; g += kGroup) {
-      F largest = S::zero(), poison = S::zero();
-      for (int d = g; d < g + kGroup; ++d) {
-        const F key = S::load_half(from + static_cast<std::ptrdiff_t>(d) * kLanes);
-        largest = S::max(largest, S::abs(key));
-        poison = S::fma(key, S::zero(), poison);
+      F largest = S::zero();
+      for (int d = g; d < g + kGroup; d += 2) {
+        const I pairs = S::load_words(from + static_cast<std::ptrdiff_t>(d) * kKeyStrip);
+        largest = S::max(largest, S::max(S::abs(pair_lanes<0>(pairs)), S::abs(pair_lanes<1>(pairs))));
       }
-      const Scaling scaling(largest, poison);
-      S::store(codes.key_scales + (static_cast<std::ptrdiff_t>(s) * head_dim + g * kLanes) / kGroup,
-               scaling.scale);
-      for (int quad = g / 4; quad < (g + kGroup) / 4; ++quad) {
-        F key[4];
-        for (int i = 0; i < 4; ++i) {
-          const int d = quad / 2 * 8 + quad % 2 + 2 * i;
-          key[i] = S::mul(S::load_half(from + static_cast<std::ptrdiff_t>(d) * kLanes), scaling.inverse);
+      const Scaling scaling(largest, S::zero());
+      const F scale = S::load(kv.key_scales + key_scale_index(head_dim, begin + s, g));
+      S::store(codes.key_scales + at / kGroup + g / kGroup * kLanes, S::mul(scale, scaling.scale));
+      for (int d = g; d < g + kGroup; d += 8) {
+        F key[8];
+        for (int i = 0; i < 8; i += 2) {
+          const I pairs = S::load_words(from + static_cast<std::ptrdiff_t>(d + i) * kKeyStrip);
+          key[i] = S::mul(pair_lanes<0>(pairs), scaling.inverse);
+          key[i + 1] = S::mul(pair_lanes<1>(pairs), scaling.inverse);
         }
-        S::store_words(codes.keys + static_cast<std::ptrdiff_t>(s) * head_dim + quad * 64, interleave(key));
+        std::uint8_t* to = codes.keys + at + static_cast<std::ptrdiff_t>(d) * kLanes;
+        S::store_words(to, interleave({key[0], key[2], key[4], key[6]}));
+        S::store_words(to + 4 * kLanes, interleave({key[1], key[3], key[5], key[7]}));
       }
     }
   }
@@ -276,15 +279,14 @@ KvCodes encode_block(const KvView& kv, int head_dim, int begin, const KvCodes& r
     codes.keys = static_cast<std::uint8_t*>(kv.keys) + static_cast<std::ptrdiff_t>(begin) * head_dim;
     codes.key_scales = kv.key_scales + key_scale_index(head_dim, begin, 0);
   } else {
-    encode_keys<S>(static_cast<const std::uint16_t*>(kv.keys) + static_cast<std::ptrdiff_t>(begin) * head_dim,
-                   head_dim, codes);
+    encode_keys<S>(kv, head_dim, begin, codes);
   }
   for (int d = 0; d < head_dim; d += kLanes) {
     std::int8_t* to = codes.values + static_cast<std::ptrdiff_t>(d) * kAttentionBlock;
+    const float* scales = kv.value_scales + value_scale_index(head_dim, begin, d);
     if (kv.int8) {
       const std::int8_t* from =
           static_cast<const std::int8_t*>(kv.values) + value_code_index(head_dim, begin, d);
-      const float* scales = kv.value_scales + value_scale_index(head_dim, begin, d);
       const auto load = [&](int s, F(&out)[4]) {
         const I words = S::load_words(from + static_cast<std::ptrdiff_t>(s) * kLanes);
         out[0] = S::mul(byte_lanes<0, false>(words), S::set1(scales[s]));
@@ -294,11 +296,13 @@ KvCodes encode_block(const KvView& kv, int head_dim, int begin, const KvCodes& r
       };
       encode_values<S>(load, to, codes.value_scales + d);
     } else {
-      const std::uint16_t* from =
-          static_cast<const std::uint16_t*>(kv.values) + value_index(head_dim, begin, d);
+      const std::int16_t* from =
+          static_cast<const std::int16_t*>(kv.values) + value_index(head_dim, begin, d);
       const auto load = [&](int s, F(&out)[4]) {
-        for (int i = 0; i < 4; ++i) {
-          out[i] = S::load_half(from + static_cast<std::ptrdiff_t>(s + i) * kValueStrip);
+        for (int i = 0; i < 4; i += 2) {
+          const I pairs = S::load_words(from + static_cast<std::ptrdiff_t>(s + i) * kValueStrip);
+          out[i] = S::mul(pair_lanes<0>(pairs), S::set1(scales[s + i]));
+          out[i + 1] = S::mul(pair_lanes<1>(pairs), S::set1(scales[s + i + 1]));
         }
       };
       encode_values<S>(load, to, codes.value_scales + d);
@@ -322,7 +326,7 @@ LILY_INLINE void attend_codes_in(const KvCodes& kv, int head_dim, const float* q
     const std::int32_t sum = weights.encode(h, row, kAttentionBlock);
     state.sum[h] = state.sum[h] * corrections[h] + weights.scales[h] * static_cast<float>(sum);
   }
-  for_head_tiles(heads, [&]<int kHeads>(int h) {
+  for_head_tiles<kByteHeads>(heads, [&]<int kHeads>(int h) {
     constexpr int kChunks = 2;
     for (int d = 0; d < head_dim; d += kChunks * kLanes) {
       byte_values<S, kHeads, kChunks, 1>(

@@ -7,10 +7,8 @@
 
 namespace {
 
-using lily::cpu::key_scale_index;
 using lily::cpu::KvView;
 using lily::cpu::value_code_index;
-using lily::cpu::value_scale_index;
 
 // Byte kByte of each lane, signed, or the signed code whose value + 128 it is.
 template <int kByte, bool kOffset>
@@ -81,7 +79,7 @@ void attend_int8(const KvView& kv, int head_dim, const float* queries, int heads
   alignas(64) float scores[kMaximumHeads * kAttentionBlock];
   alignas(64) float scaled[kMaximumHeads * kAttentionBlock];
   float corrections[kMaximumHeads];
-  for_head_tiles(heads, [&]<int kHeads>(int h) {
+  for_head_tiles<kByteHeads>(heads, [&]<int kHeads>(int h) {
     for (int s = 0; s < padded; s += kLanes) {
       scores_of_codes<S, kHeads>(static_cast<const std::uint8_t*>(kv.keys) +
                                      static_cast<std::ptrdiff_t>((begin + s) / kLanes) * head_dim * kLanes,
@@ -99,7 +97,7 @@ void attend_int8(const KvView& kv, int head_dim, const float* queries, int heads
       scale_weights(scores + h * kAttentionBlock, kv.value_scales + value_scale_index(head_dim, begin, g),
                     count, padded, scaled + h * kAttentionBlock);
     }
-    for_head_tiles(heads, [&]<int kHeads>(int h) {
+    for_head_tiles<kByteHeads>(heads, [&]<int kHeads>(int h) {
       for (int d = g; d < g + kGroup; d += kLanes) {
         weighted_codes<S, kHeads>(
             static_cast<const std::int8_t*>(kv.values) + value_code_index(head_dim, begin, d), head_dim,

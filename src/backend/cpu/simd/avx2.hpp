@@ -67,16 +67,16 @@ struct Simd {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(p)), 16));
   }
   LILY_INLINE F load_bf16(const std::uint16_t* p) { return {bf16_to_float(p), bf16_to_float(p + 8)}; }
-  LILY_INLINE F load_half(const std::uint16_t* p) {
-    return {_mm256_cvtph_ps(load128(p)), _mm256_cvtph_ps(load128(p + 8))};
+  // 16 int32 in the range of int16, in order.
+  LILY_INLINE __m256i narrow_once(I x) {
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
   }
-  LILY_INLINE void store_half(std::uint16_t* p, F x) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
+  LILY_INLINE void store_int16(std::int16_t* p, I x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_once(x));
   }
   // 16 int32 in -128 .. 127 to 16 bytes in order.
   LILY_INLINE __m128i narrow(I x) {
-    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
+    const __m256i words = narrow_once(x);
     return _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   }
   LILY_INLINE void store_int8(std::int8_t* p, I x) {
@@ -113,6 +113,20 @@ struct Simd {
     const auto* bytes = static_cast<const std::byte*>(p);
     return {load256(bytes), load256(bytes + 32)};
   }
+  using Pair = __m256i;
+  using PairDots = I;
+  LILY_INLINE Pair load_pair(const std::int16_t* p) {
+    std::int32_t two;
+    __builtin_memcpy(&two, p, 4);
+    return _mm256_set1_epi32(two);
+  }
+  LILY_INLINE PairDots pair_dots_zero() { return izero(); }
+  LILY_INLINE PairDots dot_pairs(PairDots sum, I words, Pair pair) {
+    return {_mm256_add_epi32(sum.a, _mm256_madd_epi16(words.a, pair)),
+            _mm256_add_epi32(sum.b, _mm256_madd_epi16(words.b, pair))};
+  }
+  LILY_INLINE I join_pairs(PairDots dots) { return dots; }
+
   LILY_INLINE Codes load_codes(const std::byte* p) { return {load256(p), load256(p + 32)}; }
   LILY_INLINE Codes low_nibbles(Codes c) {
     const __m256i mask = _mm256_set1_epi8(15);

@@ -43,13 +43,10 @@ struct Simd {
     const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
   }
-  LILY_INLINE F load_half(const std::uint16_t* p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  // The lowest half of each, the lowest byte of each.
+  LILY_INLINE void store_int16(std::int16_t* p, I x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(x));
   }
-  LILY_INLINE void store_half(std::uint16_t* p, F x) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
-  }
-  // The lowest byte of each.
   LILY_INLINE void store_int8(std::int8_t* p, I x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x));
   }
@@ -76,6 +73,20 @@ struct Simd {
   LILY_INLINE I flip_signs(I bytes) { return _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)); }
   // Four unsigned codes, the same for each lane, times signed bytes.
   LILY_INLINE I dot_signed(I sum, Quad codes, I bytes) { return _mm512_dpbusd_epi32(sum, codes, bytes); }
+
+  // Two signed 16-bit codes of each lane times two that are the same for all.
+  using Pair = __m512i;
+  using PairDots = __m512i;
+  LILY_INLINE Pair load_pair(const std::int16_t* p) {
+    std::int32_t two;
+    __builtin_memcpy(&two, p, 4);
+    return _mm512_set1_epi32(two);
+  }
+  LILY_INLINE PairDots pair_dots_zero() { return _mm512_setzero_si512(); }
+  LILY_INLINE PairDots dot_pairs(PairDots sum, I words, Pair pair) {
+    return _mm512_dpwssd_epi32(sum, words, pair);
+  }
+  LILY_INLINE I join_pairs(PairDots dots) { return dots; }
 
   LILY_INLINE Codes load_codes(const std::byte* p) { return _mm512_loadu_si512(p); }
   LILY_INLINE Codes low_nibbles(Codes c) { return _mm512_and_si512(c, _mm512_set1_epi8(15)); }

@@ -57,13 +57,8 @@ struct Simd {
     for (int i = 0; i < 16; ++i) x[i] = lily::bf16_to_float(p[i]);
     return x;
   }
-  LILY_INLINE F load_half(const std::uint16_t* p) {
-    F x{};
-    for (int i = 0; i < 16; ++i) x[i] = lily::half_to_float(p[i]);
-    return x;
-  }
-  LILY_INLINE void store_half(std::uint16_t* p, F x) {
-    for (int i = 0; i < 16; ++i) p[i] = lily::float_to_half(x[i]);
+  LILY_INLINE void store_int16(std::int16_t* p, I x) {
+    for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int16_t>(x[i]);
   }
   LILY_INLINE void store_int8(std::int8_t* p, I x) {
     for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int8_t>(x[i]);
@@ -107,6 +102,18 @@ struct Simd {
     __builtin_memcpy(&words, p, sizeof words);
     return words;
   }
+  struct Pair {
+    std::int16_t v[2];
+  };
+  using PairDots = I;
+  LILY_INLINE Pair load_pair(const std::int16_t* p) { return {{p[0], p[1]}}; }
+  LILY_INLINE PairDots pair_dots_zero() { return I{}; }
+  LILY_INLINE PairDots dot_pairs(PairDots sum, I words, Pair pair) {
+    sum = iadd(sum, ((words << 16) >> 16) * static_cast<std::int32_t>(pair.v[0]));
+    return iadd(sum, (words >> 16) * static_cast<std::int32_t>(pair.v[1]));
+  }
+  LILY_INLINE I join_pairs(PairDots dots) { return dots; }
+
   LILY_INLINE Codes load_codes(const std::byte* p) {
     Codes c;
     __builtin_memcpy(&c, p, sizeof c);

@@ -77,11 +77,8 @@ struct Simd {
 #define LILY_OP(i) vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16))
   LILY_INLINE F load_bf16(const std::uint16_t* p) { return {LILY_FOUR(LILY_OP)}; }
 #undef LILY_OP
-#define LILY_OP(i) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)))
-  LILY_INLINE F load_half(const std::uint16_t* p) { return {LILY_FOUR(LILY_OP)}; }
-#undef LILY_OP
-  LILY_INLINE void store_half(std::uint16_t* p, F x) {
-    for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));
+  LILY_INLINE void store_int16(std::int16_t* p, I x) {
+    for (int i = 0; i < 4; ++i) vst1_s16(p + 4 * i, vmovn_s32(x.v[i]));
   }
   LILY_INLINE int8x16_t narrow(I x) {
     const int16x8_t low = vcombine_s16(vmovn_s32(x.v[0]), vmovn_s32(x.v[1]));
@@ -131,6 +128,31 @@ struct Simd {
   }
 #define LILY_OP(i) vreinterpretq_s32_u8(vld1q_u8(static_cast<const std::uint8_t*>(p) + 16 * i))
   LILY_INLINE I load_words(const void* p) { return {LILY_FOUR(LILY_OP)}; }
+#undef LILY_OP
+  // Sums of both codes of a lane stay apart until the end: two instructions for eight products.
+  using Pair = int16x8_t;
+  struct PairDots {
+    int32x4_t v[8];
+  };
+  LILY_INLINE Pair load_pair(const std::int16_t* p) {
+    std::int32_t two;
+    __builtin_memcpy(&two, p, 4);
+    return vreinterpretq_s16_s32(vdupq_n_s32(two));
+  }
+  LILY_INLINE PairDots pair_dots_zero() {
+    const int32x4_t v = vdupq_n_s32(0);
+    return {{v, v, v, v, v, v, v, v}};
+  }
+  LILY_INLINE PairDots dot_pairs(PairDots sum, I words, Pair pair) {
+    for (int i = 0; i < 4; ++i) {
+      const int16x8_t codes = vreinterpretq_s16_s32(words.v[i]);
+      sum.v[2 * i] = vmlal_s16(sum.v[2 * i], vget_low_s16(codes), vget_low_s16(pair));
+      sum.v[2 * i + 1] = vmlal_high_s16(sum.v[2 * i + 1], codes, pair);
+    }
+    return sum;
+  }
+#define LILY_OP(i) vpaddq_s32(dots.v[2 * i], dots.v[2 * i + 1])
+  LILY_INLINE I join_pairs(PairDots dots) { return {LILY_FOUR(LILY_OP)}; }
 #undef LILY_OP
 #define LILY_OP(i) vld1q_u8(bytes_of(p) + 16 * i)
   LILY_INLINE Codes load_codes(const std::byte* p) { return {LILY_FOUR(LILY_OP)}; }
