@@ -200,6 +200,7 @@ inline void report(const std::string& name, bool hopper, double us, double flops
 void multiply(uint tokens);
 void experts(uint tokens, bool skewed);
 void attention(uint tokens, uint position);
+void attention_decode(uint position, bool codes);
 void delta(uint tokens);
 
 }  // namespace bench

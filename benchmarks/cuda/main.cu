@@ -1,6 +1,6 @@
 // Speed of the kernels that Hopper has bodies of its own for, beside the dialect's; each is checked first.
-// Arguments: parts to run: multiply, experts, attention, long, delta; none: all of these. Only when asked
-// for: `profile`, 4,096 tokens of each for ncu, and `small` for compute-sanitizer.
+// Arguments: parts to run: multiply, experts, attention, long, decode, delta; none: all of these. Only when
+// asked for: `profile`, 4,096 tokens of each for ncu, and `small` for compute-sanitizer.
 #include <cstring>
 
 #include "harness.cuh"
@@ -31,18 +31,23 @@ int main(int argc, char** argv) {
     attention(4096, 28672);
   }
   if (wanted("long")) attention(4096, 126976);
+  if (wanted("decode"))
+    for (const uint position : {511u, 4095u, 32767u, 131071u})
+      for (const bool codes : {false, true}) attention_decode(position, codes);
   if (wanted("delta"))
     for (const uint tokens : {200u, 512u, 4096u}) delta(tokens);
   if (asked("profile")) {
     multiply(4096);
     experts(4096, false);
     attention(4096, 0);
+    for (const bool codes : {false, true}) attention_decode(131071, codes);
     delta(4096);
   }
   if (asked("small")) {
     multiply(77);
     experts(77, true);
     attention(100, 50);
+    for (const bool codes : {false, true}) attention_decode(99, codes);
     delta(200);
   }
   std::puts(failed() ? "SOME RESULTS ARE WRONG" : "all right");

@@ -74,7 +74,7 @@ class AttentionTiles : public DeviceTest {
                         const std::vector<float>& queries, const std::vector<float>& projection,
                         const std::vector<double>& keys, const std::vector<double>& values,
                         double tolerance) {
-    const std::size_t stride = 2 * shape.heads * kDim;
+    const std::size_t stride = projection.size() / shape.tokens;
     for (std::size_t token = 0; token < shape.tokens; ++token) {
       for (std::size_t head = 0; head < shape.heads; ++head) {
         const std::size_t at = (token * shape.heads + head) * kDim;
@@ -98,9 +98,9 @@ class AttentionTiles : public DeviceTest {
 };
 
 TEST_P(AttentionTiles, DecodeIsTheSoftmaxForHalvesAndCodes) {
-  for (const Shape shape :
-       {Shape{4, 2, 0, 1, 1}, Shape{16, 2, 30, 2, 3}, Shape{4, 2, 31, 1, 4}, Shape{2, 2, 32, 1, 2},
-        Shape{8, 1, 255, 1, 8}, Shape{6, 2, 150, 1, 2}, Shape{1, 1, 70, 1, 300}}) {
+  for (const Shape shape : {Shape{4, 2, 0, 1, 1}, Shape{16, 2, 30, 2, 3}, Shape{4, 2, 31, 1, 4},
+                            Shape{2, 2, 32, 1, 2}, Shape{8, 1, 255, 1, 8}, Shape{6, 2, 150, 1, 2},
+                            Shape{1, 1, 70, 1, 300}, Shape{3, 1, 700, 2, 1}, Shape{1, 1, 2300, 1, 72}}) {
     const uint capacity = shape.position + shape.tokens + 3;
     const Cache c = cache(shape, capacity);
     const std::size_t heads = std::size_t{shape.tokens} * shape.heads;
@@ -161,9 +161,15 @@ TEST_P(AttentionTiles, PrefillIsTheCausalSoftmaxForHalvesAndCodes) {
     expect_attention(download(y, heads * kDim), shape, capacity, queries, projection, c.half_key,
                      c.half_value, 2 * tolerance::kAttentionHalves);
 
-    run(AttentionPrefillInt8{a.queries, c.keys, c.values, c.key_scales, c.value_scales, a.projection,
-                             a.position, y, a.tokens, a.heads, a.kv_heads, a.stride, capacity},
-        grid);
+    // Codes: converted, then the same.
+    constexpr uint kGroups = 3;
+    half *keys = room<half>(c.half_key.size()), *values = room<half>(c.half_value.size());
+    const Grid groups{kGroups, shape.kv_heads};
+    run(CacheHalves{c.keys, c.key_scales, a.position, keys, a.tokens, capacity, kGroups}, groups);
+    run(CacheHalves{c.values, c.value_scales, a.position, values, a.tokens, capacity, kGroups}, groups);
+    a.keys = keys;
+    a.values = values;
+    run(a, grid);
     expect_attention(download(y, heads * kDim), shape, capacity, queries, projection, c.key, c.value,
                      2 * tolerance::kAttentionHalves);
   }
@@ -217,6 +223,115 @@ TEST_P(AttentionTiles, PrepareInt8StoresCodesOfNormalizedRotatedKeysAndOfValues)
       expect_codes(keys, key_scales, slot, expected(k_row + head * kDim, k_norm));
       expect_codes(values, value_scales, slot, row.subspan(v_row + head * kDim, kDim));
     }
+  }
+}
+
+// Drivers may run the three as fewer.
+TEST_P(AttentionTiles, ATokenIsPreparedAppendedAndAttendsInOnePlan) {
+  for (const Shape shape : {Shape{4, 2, 0, 1, 1}, Shape{16, 2, 37, 1, 2}, Shape{2, 1, 64, 1, 2},
+                            Shape{6, 2, 330, 1, 1}, Shape{8, 1, 500, 1, 9}}) {
+    const uint capacity = shape.position + 3, k_row = 2 * shape.heads * uint{kDim},
+               v_row = k_row + shape.kv_heads * uint{kDim}, stride = v_row + shape.kv_heads * uint{kDim};
+    Cache c = cache({shape.heads, shape.kv_heads, shape.position, 0, shape.splits}, capacity);
+    const std::vector<float> projection = uniforms(stride, -3, 3);
+    const std::vector<float> q_norm = uniforms(kDim, 0.5F, 1.5F), k_norm = uniforms(kDim, 0.5F, 1.5F);
+    const auto rotated = [&](std::size_t first, const std::vector<float>& norm) {
+      std::vector<float> head(kDim);
+      reference::rms_norm(std::span(projection).subspan(first, kDim), norm, kEps, head);
+      reference::rotate(head, 64, kTheta, static_cast<int>(shape.position));
+      return head;
+    };
+    std::vector<float> queries;
+    for (uint head = 0; head < shape.heads; ++head) {
+      for (const float q : rotated(std::size_t{head} * 2 * kDim, q_norm)) queries.push_back(q / 16);
+    }
+    const auto fill = [&](auto& prepare, auto& decode) {
+      prepare.projection = upload(projection);
+      prepare.q_norm = upload(q_norm);
+      prepare.k_norm = upload(k_norm);
+      prepare.turns = upload(rope_turns(kTheta));
+      decode.position = prepare.position = upload(std::vector<uint>{shape.position});
+      decode.queries = prepare.queries = room<float>(shape.heads * kDim);
+      decode.partial = room<float>(std::size_t{shape.heads} * shape.splits * kDim);
+      decode.maximum = room<float>(std::size_t{shape.heads} * shape.splits);
+      decode.sums = room<float>(std::size_t{shape.heads} * shape.splits);
+      decode.heads = prepare.heads = shape.heads;
+      decode.kv_heads = prepare.kv_heads = shape.kv_heads;
+      decode.capacity = prepare.capacity = capacity;
+      decode.splits = shape.splits;
+      prepare.stride = stride;
+      prepare.k_row = k_row;
+      prepare.v_row = v_row;
+      prepare.eps = static_cast<float>(kEps);
+    };
+    const auto attend = [&](const auto& prepare, const auto& decode) {
+      float* y = room<float>(shape.heads * kDim);
+      Plan plan;
+      plan.add(prepare, {shape.heads + shape.kv_heads}, {},
+               {region(prepare.queries, shape.heads * kDim), region(prepare.keys, 1)});
+      plan.add(decode, {shape.kv_heads * shape.splits},
+               {region(decode.queries, shape.heads * kDim), region(decode.keys, 1)},
+               {region(decode.partial, 1)});
+      plan.add(AttentionCombine{decode.partial, decode.maximum, decode.sums, prepare.projection, y,
+                                shape.heads, shape.splits, stride},
+               {shape.heads * 4}, {region(decode.partial, 1)}, {region(y, 1)});
+      device().run(plan);
+      return download(y, shape.heads * kDim);
+    };
+    const auto slot = [&](uint head) { return std::size_t{head} * capacity + shape.position; };
+    // Errors of a query's elements, kRotation each, move a score by as much as that times its keys' length.
+    const double tolerance = tolerance::kAttention + 20 * tolerance::kRotation;
+
+    AttentionPrepare prepare{};
+    AttentionDecode decode{};
+    fill(prepare, decode);
+    decode.keys = prepare.keys = c.half_keys;
+    decode.values = prepare.values = c.half_values;
+    const auto y = attend(prepare, decode);
+    for (uint head = 0; head < shape.kv_heads; ++head) {
+      const auto key = download(c.half_keys + slot(head) * kDim, kDim),
+                 value = download(c.half_values + slot(head) * kDim, kDim);
+      const auto expected = rotated(k_row + head * kDim, k_norm);
+      for (std::size_t i = 0; i < kDim; ++i) {
+        ASSERT_NEAR(static_cast<float>(key[i]), expected[i],
+                    tolerance::kHalf * std::fabs(expected[i]) + tolerance::kRotation);
+        ASSERT_EQ(static_cast<float>(value[i]),
+                  half_to_float(float_to_half(projection[v_row + head * kDim + i])));
+        c.half_key[slot(head) * kDim + i] = static_cast<double>(key[i]);
+        c.half_value[slot(head) * kDim + i] = static_cast<double>(value[i]);
+      }
+    }
+    expect_attention(y, shape, capacity, queries, projection, c.half_key, c.half_value, tolerance);
+
+    AttentionPrepareInt8 prepare_codes{};
+    AttentionDecodeInt8 decode_codes{};
+    fill(prepare_codes, decode_codes);
+    decode_codes.keys = c.keys;
+    decode_codes.values = c.values;
+    prepare_codes.keys = reinterpret_cast<uint*>(c.keys);
+    prepare_codes.values = reinterpret_cast<uint*>(c.values);
+    decode_codes.key_scales = prepare_codes.key_scales = c.key_scales;
+    decode_codes.value_scales = prepare_codes.value_scales = c.value_scales;
+    const auto z = attend(prepare_codes, decode_codes);
+    for (uint head = 0; head < shape.kv_heads; ++head) {
+      const auto take = [&](uchar* codes, float* scales, std::vector<double>& numbers, std::size_t i) {
+        const std::size_t at = slot(head) * kDim + i;
+        const auto code = static_cast<std::int8_t>(download(codes + at, 1)[0]);
+        const float scale = download(scales + at / kGroup, 1)[0];
+        numbers[at] = static_cast<double>(scale) * code;
+        return scale;
+      };
+      const auto expected = rotated(k_row + head * kDim, k_norm);
+      for (std::size_t i = 0; i < kDim; ++i) {
+        const float key_step = take(c.keys, c.key_scales, c.key, i),
+                    value_step = take(c.values, c.value_scales, c.value, i);
+        const std::size_t at = slot(head) * kDim + i;
+        ASSERT_NEAR(c.key[at], expected[i], 0.5001F * key_step + tolerance::kRotation);
+        ASSERT_NEAR(c.value[at], projection[v_row + head * kDim + i],
+                    0.5001F * value_step + tolerance::kRotation);
+      }
+    }
+    expect_attention(z, shape, capacity, queries, projection, c.key, c.value, tolerance);
   }
 }
 

@@ -82,10 +82,18 @@ TEST(Select, AttentionSplitsGrowWithTheCapacity) {
   EXPECT_EQ(attention_splits(63, 2, 132), 1U);
   EXPECT_EQ(attention_splits(64, 2, 132), 1U);
   EXPECT_EQ(attention_splits(65, 2, 132), 2U);
-  EXPECT_EQ(attention_splits(64 * 132 - 64, 2, 132), 131U);
-  EXPECT_EQ(attention_splits(64 * 132, 2, 132), 132U);  // two threadgroups on each multiprocessor
-  EXPECT_EQ(attention_splits(262144, 2, 132), 132U);
+  EXPECT_EQ(attention_splits(64 * 66 - 64, 2, 132), 65U);
+  EXPECT_EQ(attention_splits(64 * 66, 2, 132), 66U);  // a threadgroup on each multiprocessor
+  EXPECT_EQ(attention_splits(262144, 2, 132), 66U);
+  EXPECT_EQ(attention_splits(262144, 2, 64), 32U);
+  EXPECT_EQ(attention_splits(262144, 2, 63), 63U);  // two on a small device's
   EXPECT_EQ(attention_splits(262144, 1000, 132), 1U);
+}
+
+TEST(Select, CodesAreConvertedByAFixedNumberOfThreadgroups) {
+  EXPECT_EQ(cache_groups(2, 132), 528U);
+  EXPECT_EQ(cache_groups(8, 1), 1U);
+  EXPECT_EQ(cache_groups(9, 1), 1U);
 }
 
 TEST(Select, PathsOfPrefillChangeAtTheirBoundaries) {

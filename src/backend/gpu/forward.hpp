@@ -119,7 +119,9 @@ class PrefillRecorder : public Recorder {
   void delta_net(Plan& plan, const LayerWeights& layer, int delta_layer) const;
   void delta_rule(Plan& plan, const Region& states) const;
   void attention(Plan& plan, const LayerWeights& layer, int attention_layer) const;
-  void tile_attention(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const;
+  void tile_attention(Plan& plan, const LayerWeights& layer, const KvRegions& cache) const;
+  // A layer's codes as halves, in buffers that the next layer uses again.
+  KvRegions cache_of_halves(Plan& plan, const KvRegions& kv) const;
   void experts(Plan& plan, const LayerWeights& layer) const;
   void sorted_experts(Plan& plan, const LayerWeights& layer) const;
   void shared_expert(Plan& plan, const LayerWeights& layer) const;

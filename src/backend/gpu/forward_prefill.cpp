@@ -144,37 +144,38 @@ void PrefillRecorder::attention(Plan& plan, const LayerWeights& layer, int atten
             number(dims_.attention_rows()));
 }
 
-void PrefillRecorder::tile_attention(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const {
-  const Region y = inner(dims_.attention_rows()), rows = projection(layer.mixer_in);
-  const auto fill = [&](auto& a) {
-    a.queries = pass_.queries.data();
-    a.projection = pass_.projection.data();
-    a.position = inputs_.position();
-    a.y = pass_.inner.data();
-    a.tokens = rows_;
-    a.heads = number(dims_.attention_heads);
-    a.kv_heads = number(dims_.kv_heads);
-    a.stride = layer.mixer_in.padded_rows();
-    a.capacity = number(sequence_.capacity());
+KvRegions PrefillRecorder::cache_of_halves(Plan& plan, const KvRegions& kv) const {
+  const uint kv_heads = number(dims_.kv_heads), groups = cache_groups(kv_heads, model_.multiprocessors);
+  const auto convert = [&](const Region& codes, const Region& scales, const Buffer<half>& halves) {
+    const Region to = halves.first(codes.bytes);
+    plan.add(CacheHalves{address<uchar>(codes), address<float>(scales), inputs_.position(), halves.data(),
+                         rows_, number(sequence_.capacity()), groups},
+             {groups, kv_heads}, {codes, scales, inputs_.region()}, {to});
+    return to;
   };
-  const Grid grid{number(dims_.kv_heads),
-                  divide_up(rows_ * number(dims_.queries_per_kv()), AttentionPrefill::rows)};
-  if (sequence_.shape().kv == KvFormat::int8) {
-    AttentionPrefillInt8 a{};
-    fill(a);
-    a.keys = address<uchar>(kv.keys);
-    a.values = address<uchar>(kv.values);
-    a.key_scales = address<float>(kv.key_scales);
-    a.value_scales = address<float>(kv.value_scales);
-    plan.add(a, grid, {queries(), rows, kv.keys, kv.values, kv.key_scales, kv.value_scales, inputs_.region()},
-             {y});
-  } else {
-    AttentionPrefill a{};
-    fill(a);
-    a.keys = address<half>(kv.keys);
-    a.values = address<half>(kv.values);
-    plan.add(a, grid, {queries(), rows, kv.keys, kv.values, inputs_.region()}, {y});
-  }
+  return {convert(kv.keys, kv.key_scales, prefill_.keys),
+          convert(kv.values, kv.value_scales, prefill_.values),
+          {},
+          {}};
+}
+
+void PrefillRecorder::tile_attention(Plan& plan, const LayerWeights& layer, const KvRegions& cache) const {
+  const KvRegions kv = sequence_.shape().kv == KvFormat::int8 ? cache_of_halves(plan, cache) : cache;
+  const Region y = inner(dims_.attention_rows()), rows = projection(layer.mixer_in);
+  AttentionPrefill a{};
+  a.queries = pass_.queries.data();
+  a.keys = address<half>(kv.keys);
+  a.values = address<half>(kv.values);
+  a.projection = pass_.projection.data();
+  a.position = inputs_.position();
+  a.y = pass_.inner.data();
+  a.tokens = rows_;
+  a.heads = number(dims_.attention_heads);
+  a.kv_heads = number(dims_.kv_heads);
+  a.stride = layer.mixer_in.padded_rows();
+  a.capacity = number(sequence_.capacity());
+  plan.add(a, {a.kv_heads, divide_up(rows_ * number(dims_.queries_per_kv()), AttentionPrefill::rows)},
+           {queries(), rows, kv.keys, kv.values, inputs_.region()}, {y});
 }
 
 void PrefillRecorder::experts(Plan& plan, const LayerWeights& layer) const {

@@ -8,6 +8,8 @@
 namespace lily::gpu {
 namespace {
 
+constexpr uint kLargeDevice = 64;  // multiprocessors
+
 constexpr uint divide_up(uint n, uint by) { return (n + by - 1) / by; }
 
 uint tiles_per_group(uint parts, uint max_tiles, uint tile_blocks) {
@@ -37,9 +39,15 @@ uint expert_pairs(uint parts) {
 }
 
 uint attention_splits(uint capacity, uint kv_heads, uint multiprocessors) {
-  // Two threadgroups of four simdgroups on each multiprocessor. No split is shorter than two chunks.
+  // One threadgroup on each multiprocessor of a large device, which keeps memory busy with that and has fewer
+  // parts to add up; two on a small one. No split is shorter than two chunks.
   const uint most = divide_up(capacity, 2 * AttentionDecode::chunk);
-  return std::clamp(2 * multiprocessors / kv_heads, 1U, std::max(most, 1U));
+  const uint groups = multiprocessors >= kLargeDevice ? multiprocessors : 2 * multiprocessors;
+  return std::clamp(groups / kv_heads, 1U, std::max(most, 1U));
+}
+
+uint cache_groups(uint kv_heads, uint multiprocessors) {
+  return std::max(8 * multiprocessors / kv_heads, 1U);
 }
 
 Product product_for(uint rows) { return rows <= SmallProject::max_tokens ? Product::small : Product::tiles; }
@@ -54,10 +62,7 @@ Experts experts_for(uint rows, uint planes) {
   return rows > kFewTokens && planes == 1 ? Experts::sorted : Experts::by_token;
 }
 
-uint prefill_rows(uint multiprocessors) {
-  constexpr uint kLargeDevice = 64;
-  return multiprocessors >= kLargeDevice ? 4096 : 512;
-}
+uint prefill_rows(uint multiprocessors) { return multiprocessors >= kLargeDevice ? 4096 : 512; }
 
 uint expert_tiles(uint assignments) { return ExpertTiles::max_experts + assignments / Multiply::tokens; }
 

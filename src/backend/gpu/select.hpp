@@ -23,6 +23,9 @@ uint expert_pairs(uint parts);
 // Splits of a token's attention in a sequence of up to `capacity` positions.
 uint attention_splits(uint capacity, uint kv_heads, uint multiprocessors);
 
+// Threadgroups of CacheHalves for each KV head: enough to keep memory busy.
+uint cache_groups(uint kv_heads, uint multiprocessors);
+
 // How a pass of several tokens multiplies: few of them wait for the weights (SmallProject), many for the
 // matrix unit (TileProject).
 enum class Product { small, tiles };

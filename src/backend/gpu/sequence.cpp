@@ -93,6 +93,10 @@ PrefillBuffers::PrefillBuffers(Allocator& memory, const model::Dimensions& dims,
   halves = memory.take<half>(
       rows * size_of(std::max({dims.hidden_size, dims.attention_rows(), dims.value_rows()})), what);
   scales = memory.take<float>(rows, what);
+  if (shape.kv == KvFormat::int8) {
+    keys = memory.take<half>(kv_values(dims, shape.capacity), what);
+    values = memory.take<half>(kv_values(dims, shape.capacity), what);
+  }
 
   q = memory.take<float>(rows * size_of(dims.key_rows()), what);
   k = memory.take<float>(rows * size_of(dims.key_rows()), what);

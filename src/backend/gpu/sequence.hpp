@@ -87,6 +87,8 @@ struct PrefillBuffers {
   Buffer<half> halves;   // [rows][widest input]
   Buffer<float> scales;  // [rows]
 
+  Buffer<half> keys, values;  // of a layer, [kv head][capacity][256], if the cache has codes
+
   Buffer<float> q, k, v, beta, log_decay;
   Buffer<float> decay, u;
   Buffer<half> w, p;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "backend/gpu/cuda/kernels/hopper_bodies.hpp"
 #include "lily/error.hpp"
 
 namespace lily::gpu::cuda {
@@ -15,10 +14,11 @@ namespace {
 // Kernels overlap only on multiprocessors that need not be divided anew, so all ask for the most shared
 // memory, but for those that read so much through the first-level cache that they want it large: on an H200 a
 // token at depth 512 takes 1,300 us so, and 1,327 with the most shared memory everywhere.
-bool streams(KernelId kernel) {
-  switch (kernel) {
+bool streams(const KernelBody& body) {
+  switch (body.kernel) {
     case KernelId::AttentionDecode_id:
     case KernelId::AttentionDecodeInt8_id:
+      return body.tile_bytes == 0;  // else through shared memory
     case KernelId::HeadBest_id:
     case KernelId::HeadProject_id:
       return true;
@@ -37,6 +37,7 @@ Launcher::Launcher(const Gpu& gpu, Bodies bodies) {
   for (const KernelBody& body : hopper_bodies()) {
     kernels_[static_cast<std::size_t>(body.kernel)] = load(body, gpu);
   }
+  for (const PairBody& pair : hopper_pairs()) pairs_.push_back({pair, load(pair.body, gpu)});
 }
 
 Launcher::Loaded Launcher::load(const KernelBody& body, const Gpu& gpu) {
@@ -64,15 +65,24 @@ Launcher::Loaded Launcher::load(const KernelBody& body, const Gpu& gpu) {
   check(cudaFuncSetAttribute(body.entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(kernel.tile_bytes)),
         what);
-  check(cudaFuncSetAttribute(
-            body.entry, cudaFuncAttributePreferredSharedMemoryCarveout,
-            streams(body.kernel) ? cudaSharedmemCarveoutDefault : cudaSharedmemCarveoutMaxShared),
+  check(cudaFuncSetAttribute(body.entry, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             streams(body) ? cudaSharedmemCarveoutDefault : cudaSharedmemCarveoutMaxShared),
         what);
   return kernel;
 }
 
-void Launcher::launch(const Dispatch& dispatch, bool may_overlap, cudaStream_t stream) const {
-  const Loaded& kernel = kernels_[static_cast<std::size_t>(dispatch.kernel)];
+const Launcher::Loaded* Launcher::pair_for(const Dispatch& first, const Dispatch& second) const {
+  for (const LoadedPair& loaded : pairs_) {
+    if (first.kernel == loaded.pair.first && second.kernel == loaded.pair.body.kernel &&
+        loaded.pair.fits(first, second)) {
+      return &loaded.kernel;
+    }
+  }
+  return nullptr;
+}
+
+void Launcher::launch(const Loaded& kernel, const Dispatch& dispatch, std::span<const Dispatch> arguments,
+                      bool may_overlap, cudaStream_t stream) const {
   const Grid grid = kernel.body.grid != nullptr ? kernel.body.grid(dispatch) : dispatch.grid;
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -88,18 +98,28 @@ void Launcher::launch(const Dispatch& dispatch, bool may_overlap, cudaStream_t s
   config.stream = stream;
   config.attrs = &overlap;
   config.numAttrs = kernel.overlaps && may_overlap ? 1 : 0;
-  std::array<void*, 1> arguments{const_cast<std::byte*>(dispatch.arguments.data())};
-  const cudaError_t result = cudaLaunchKernelExC(&config, kernel.body.entry, arguments.data());
+  std::array<void*, 2> addresses{};
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    addresses[i] = const_cast<std::byte*>(arguments[i].arguments.data());
+  }
+  const cudaError_t result = cudaLaunchKernelExC(&config, kernel.body.entry, addresses.data());
   if (result == cudaSuccess) return;
   check(result, fmt::format("launching kernel {} in {} x {} x {} blocks", info(dispatch.kernel).name, grid.x,
                             grid.y, grid.z));
 }
 
 void Launcher::launch(const Plan& plan, cudaStream_t stream) const {
-  bool first = true;
-  for (const Dispatch& dispatch : plan.dispatches()) {
-    launch(dispatch, !first, stream);
-    first = false;
+  const std::span<const Dispatch> dispatches = plan.dispatches();
+  for (std::size_t i = 0; i < dispatches.size(); ++i) {
+    const bool may_overlap = i > 0;
+    const Loaded* pair = i + 1 < dispatches.size() ? pair_for(dispatches[i], dispatches[i + 1]) : nullptr;
+    if (pair != nullptr) {
+      launch(*pair, dispatches[i + 1], dispatches.subspan(i, 2), may_overlap, stream);
+      ++i;
+    } else {
+      launch(kernels_[static_cast<std::size_t>(dispatches[i].kernel)], dispatches[i],
+             dispatches.subspan(i, 1), may_overlap, stream);
+    }
   }
 }
 

@@ -1,48 +1,48 @@
-// Keys and values as 8-bit codes.
+// Keys and values as 8-bit codes, and back.
 #pragma once
 #include "backend/gpu/kernels/args/attention_tiles.h"
-#include "backend/gpu/kernels/attention.h"
+#include "backend/gpu/kernels/attention_rows.h"
+#include "backend/gpu/kernels/cache_rows.h"
 
 using namespace lily::gpu;
-
-namespace lily::gpu {
-
-// Codes of a lane's eight values; eight lanes share a scale. All 32 lanes together.
-GPU_FN void store_codes(cref<float[8]> v, out<uint> codes, out<float> scales, uint lane) {
-  float largest = 0.0f;
-  GPU_UNROLL for (uint i = 0; i < 8; ++i) largest = max(largest, fabs(v[i]));
-  GPU_UNROLL for (uint mask = 1; mask < 8; mask <<= 1) {
-    largest = max(largest, simd_shuffle_xor(largest, mask));
-  }
-  float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
-  uint word[2] = {0, 0};
-  GPU_UNROLL for (uint i = 0; i < 8; ++i) {
-    word[i / 4] |= (uint(round_to_int(v[i] * inverse)) & 255u) << (8 * (i & 3));
-  }
-  codes[lane * 2] = word[0];
-  codes[lane * 2 + 1] = word[1];
-  if ((lane & 7) == 0) scales[lane >> 3] = scale;
-}
-
-}  // namespace lily::gpu
 
 GPU_KERNEL(AttentionPrepareInt8) {
   const uint dim = AttentionPrepareInt8::dim;
   allow_next();
-  wait_for_previous();
   uint head = t.group.x, token = t.group.y, position = a.position[0] + token;
   bool query = head < a.heads;
   uint kv_head = query ? 0 : head - a.heads;
+  float norm[8], v[8];
+  load_dimensions(norm, query ? a.q_norm : a.k_norm, t.lane);
+  put_rotation(&s, a.turns, position, t.lane);
+  simd_sync();
+  wait_for_previous();
   in<float> row = a.projection + ulong(token) * a.stride;
-  in<float> x = query ? row + head * (2 * dim) : row + a.k_row + kv_head * dim;
-  float v[8];
-  normalize_and_rotate(x, query ? a.q_norm : a.k_norm, a.turns, position, a.eps, t.lane, v);
+  load_dimensions(v, query ? row + head * (2 * dim) : row + a.k_row + kv_head * dim, t.lane);
+  normalize_and_rotate(v, norm, &s, a.eps, t.lane);
   if (query) {
     store_query(a.queries + (ulong(token) * a.heads + head) * dim, t.lane, v);
   } else {
     ulong slot = ulong(kv_head) * a.capacity + position;
     store_codes(v, a.keys + slot * (dim / 4), a.key_scales + slot * 4, t.lane);
-    GPU_UNROLL for (uint i = 0; i < 8; ++i) v[i] = row[a.v_row + kv_head * dim + t.lane * 8 + i];
+    load_dimensions(v, row + a.v_row + kv_head * dim, t.lane);
     store_codes(v, a.values + slot * (dim / 4), a.value_scales + slot * 4, t.lane);
+  }
+}
+
+GPU_KERNEL(CacheHalves) {
+  const uint dim = CacheHalves::dim, rows = CacheHalves::rows;
+  allow_next();
+  wait_for_previous();
+  uint count = a.position[0] + a.tokens, column = t.index % (dim / 16) * 16;
+  for (uint first = t.group.x * rows; first < count; first += a.groups * rows) {
+    uint row = first + t.index / (dim / 16);
+    if (row < count) {
+      ulong at = ulong(t.group.y) * a.capacity + row;
+      uint4 v = load16(a.codes + at * dim + column);
+      float scale = a.scales[at * (dim / CacheRows::group) + column / CacheRows::group];
+      store16(a.halves + at * dim + column, eight_codes(v.x, v.y, scale));
+      store16(a.halves + at * dim + column + 8, eight_codes(v.z, v.w, scale));
+    }
   }
 }

@@ -9,11 +9,9 @@ namespace lily::gpu {
 
 // One KV head's rows from `first_row` on; row r is token r / group and query head r % group of the KV head.
 // `queries`, `gates` and `y` point at the KV head's first query head.
-template <class Element>
-GPU_FN void attend_rows(in<float> queries, in<Element> keys, in<Element> values, in<float> key_scales,
-                        in<float> value_scales, in<float> gates, out<float> y, uint first_row, uint tokens,
-                        uint heads, uint group, uint stride, uint position, Thread t, shared<half> rows,
-                        shared<float> scores, shared<float> keep) {
+GPU_FN void attend_rows(in<float> queries, in<half> keys, in<half> values, in<float> gates, out<float> y,
+                        uint first_row, uint tokens, uint heads, uint group, uint stride, uint position,
+                        Thread t, shared<half> rows, shared<float> scores, shared<float> keep) {
   const uint dim = CacheRows::dim, ld = CacheRows::ld, chunk = CacheRows::rows, score_ld = 33;
   uint row_count = tokens * group, own_row = first_row + t.simd * 16;
   uint last = min(first_row + AttentionPrefill::rows, row_count) - 1;  // of the threadgroup
@@ -45,12 +43,12 @@ GPU_FN void attend_rows(in<float> queries, in<Element> keys, in<Element> values,
   float largest = -1e30f, sum = 0.0f;
   Tile<float> c[16];
   GPU_UNROLL for (uint j = 0; j < 16; ++j) tile_zero(c[j]);
-  CacheShare<Element> share;
+  CacheShare<half> share;
   for (uint first = 0; first < end; first += chunk) {
     uint count = min(chunk, end - first);
     // Rows are not fetched earlier: beside queries and sums there are no registers for them.
     fetch_rows(share, keys + ulong(first) * dim, count, t.index);
-    put_scaled_rows(share, key_scales + first * 4, count, rows, t.index);
+    put_rows(share, rows, t.index);
     group_barrier();
     Tile<float> s0, s1;
     tile_zero(s0);
@@ -68,7 +66,7 @@ GPU_FN void attend_rows(in<float> queries, in<Element> keys, in<Element> values,
     }
     group_barrier();
     fetch_rows(share, values + ulong(first) * dim, count, t.index);
-    put_scaled_rows(share, value_scales + first * 4, count, rows, t.index);
+    put_rows(share, rows, t.index);
     shared<float> score = own + soft_row * score_ld + soft_first;
     float top = largest;
     GPU_UNROLL for (uint i = 0; i < 16; ++i) {
@@ -134,20 +132,8 @@ GPU_KERNEL(AttentionPrefill) {
   wait_for_previous();
   uint kv_head = t.group.x, group = a.heads / a.kv_heads, first_head = kv_head * group;
   ulong cache = ulong(kv_head) * a.capacity * CacheRows::dim;
-  attend_rows<half>(a.queries + first_head * CacheRows::dim, a.keys + cache, a.values + cache, a.queries,
-                    a.queries, a.projection + first_head * 2 * CacheRows::dim,
-                    a.y + first_head * CacheRows::dim, prefill_rows(t.group.y, a.tokens * group), a.tokens,
-                    a.heads, group, a.stride, a.position[0], t, s.rows, s.scores, s.keep);
-}
-
-GPU_KERNEL(AttentionPrefillInt8) {
-  allow_next();
-  wait_for_previous();
-  uint kv_head = t.group.x, group = a.heads / a.kv_heads, first_head = kv_head * group;
-  ulong cache = ulong(kv_head) * a.capacity;
-  attend_rows<uchar>(a.queries + first_head * CacheRows::dim, a.keys + cache * CacheRows::dim,
-                     a.values + cache * CacheRows::dim, a.key_scales + cache * 4, a.value_scales + cache * 4,
-                     a.projection + first_head * 2 * CacheRows::dim, a.y + first_head * CacheRows::dim,
-                     prefill_rows(t.group.y, a.tokens * group), a.tokens, a.heads, group, a.stride,
-                     a.position[0], t, s.rows, s.scores, s.keep);
+  attend_rows(a.queries + first_head * CacheRows::dim, a.keys + cache, a.values + cache,
+              a.projection + first_head * 2 * CacheRows::dim, a.y + first_head * CacheRows::dim,
+              prefill_rows(t.group.y, a.tokens * group), a.tokens, a.heads, group, a.stride, a.position[0], t,
+              s.rows, s.scores, s.keep);
 }

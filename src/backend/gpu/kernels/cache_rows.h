@@ -62,18 +62,4 @@ GPU_FN void put_rows(cref<CacheShare<uchar>> share, shared<half> to, uint index)
   }
 }
 
-// The same with the scales [count][4] applied, as far as a half holds them.
-GPU_FN void put_scaled_rows(cref<CacheShare<half>> share, in<float>, uint, shared<half> to, uint index) {
-  put_rows(share, to, index);
-}
-GPU_FN void put_scaled_rows(cref<CacheShare<uchar>> share, in<float> scales, uint count, shared<half> to,
-                            uint index) {
-  GPU_UNROLL for (uint i = 0; i < 4; ++i) {
-    uint at = (i * CacheRows::threads + index) * 16, row = at / CacheRows::dim, column = at % CacheRows::dim;
-    float scale = row < count ? scales[row * 4 + column / CacheRows::group] : 0.0f;
-    store16(to + row * CacheRows::ld + column, eight_codes(share.v[i].x, share.v[i].y, scale));
-    store16(to + row * CacheRows::ld + column + 8, eight_codes(share.v[i].z, share.v[i].w, scale));
-  }
-}
-
 }  // namespace lily::gpu

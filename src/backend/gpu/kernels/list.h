@@ -13,7 +13,7 @@
   KERNEL(AttentionDecode)        \
   KERNEL(AttentionDecodeInt8)    \
   KERNEL(AttentionPrefill)       \
-  KERNEL(AttentionPrefillInt8)   \
+  KERNEL(CacheHalves)            \
   KERNEL(DeltaStep)              \
   KERNEL(DeltaWindow)            \
   KERNEL(RouterProject)          \

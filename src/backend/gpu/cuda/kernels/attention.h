@@ -8,6 +8,7 @@
 // it; keys and values of the next tile are on their way into the other buffer.
 #pragma once
 
+#include "backend/gpu/cuda/kernels/fragments.h"
 #include "backend/gpu/cuda/kernels/shapes.h"
 #include "backend/gpu/cuda/kernels/wgmma.h"
 #include "backend/gpu/dialect/math.h"
@@ -15,12 +16,6 @@
 #include "backend/gpu/kernels/args/attention_tiles.h"
 
 namespace lily::gpu::hopper {
-
-GPU_FN float exp2_of(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 // Positions `first` on of a KV head's rows, zeros from `end` on, as a tile; nothing if it begins there.
 GPU_FN void fetch_tile(uint to, const half* rows, uint first, uint end) {

@@ -47,6 +47,38 @@ struct Attention128 {
   };
 };
 
+// Attention of one token (attention_decode.h): a warp's rows of keys and of values, `stages` times, each with
+// the scales behind them if the cache has codes. Rows are `_ld` bytes apart, so that no bank is met twice.
+template <uint kElementBytes, uint kWarps, uint kStages>
+struct AttentionSplit {
+  enum : uint {
+    warps = kWarps,
+    threads = warps * 32,
+    stages = kStages,
+    dim = 256,
+    heads = 8,
+    chunk = 16,
+    row_bytes = dim * kElementBytes,
+    key_ld = row_bytes + 64,
+    value_ld = row_bytes + 16,
+    scale_bytes = kElementBytes == 1 ? chunk * 16 : 0,
+    key_bytes = chunk * key_ld + scale_bytes,
+    value_bytes = chunk * value_ld + scale_bytes,
+    stage_bytes = key_bytes + value_bytes,
+    warp_bytes = stages * stage_bytes,
+    ring_at = dim / 16 * 32 * 16,  // behind the queries
+    states_at = ring_at + warps * warp_bytes,
+    newest_at = states_at + warps * heads * 2 * 4,  // keys and values of the newest position
+    newest_bytes = row_bytes + (kElementBytes == 1 ? 16 : 0),
+    rotation_at = newest_at + 2 * newest_bytes,
+    shared_bytes = rotation_at + 32 * 2 * 4,
+    result_ld = dim + 4  // floats; a warp's sums take the place of its rows
+  };
+  static_assert(heads * result_ld * 4 <= warp_bytes);
+};
+using AttentionSplitHalves = AttentionSplit<2, 4, 2>;
+using AttentionSplitCodes = AttentionSplit<1, 8, 1>;
+
 // DeltaNet's chunks after each other (delta_hopper.cu). Rows are `_ld` bytes apart, so that no bank is met
 // twice.
 struct DeltaScan256 {

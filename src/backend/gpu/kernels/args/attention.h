@@ -10,6 +10,11 @@
 
 namespace lily::gpu {
 
+// Of a position's 32 angles.
+struct AttentionRotation {
+  float sine[32], cosine[32];
+};
+
 // Normalizes and rotates queries and keys; keys and values go into the cache. A simdgroup per head.
 // Grid: (heads + kv_heads, tokens), the query heads first.
 struct AttentionPrepare {
@@ -22,21 +27,20 @@ struct AttentionPrepare {
   out<half> keys, values;
   uint heads, kv_heads, stride, k_row, v_row, capacity;
   float eps;
-  using Shared = NoShared;
+  using Shared = AttentionRotation;
 };
 
 // Puts the splits together, divides, and multiplies with sigmoid(gate). A threadgroup has 64 dimensions of a
 // head, each added up by 16 threads, which share the splits. Grid: (heads * 4, tokens).
 struct AttentionCombine {
-  enum : uint { threads = 1024, dim = 256, columns = 64, batch = 256 };
+  enum : uint { threads = 1024, dim = 256, columns = 64, parts = threads / columns };
   in<float> partial, maximum, sums;
   in<float> projection;  // [tokens][stride]
   out<float> y;          // [tokens][heads][256]
   uint heads, splits, stride;
   struct Shared {
-    float weights[batch];  // of a batch of splits
     float y[threads];
-    float largest[threads / 32], sums[threads / 32];
+    float largest[parts], sums[parts];
   };
 };
 

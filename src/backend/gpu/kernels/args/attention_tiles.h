@@ -4,7 +4,7 @@
 // scale per 64 of them [kv head][capacity][4]: value = scale * code, scale = largest magnitude / 127.
 #pragma once
 
-#include "backend/gpu/dialect/types.h"
+#include "backend/gpu/kernels/args/attention.h"
 
 namespace lily::gpu {
 
@@ -25,7 +25,7 @@ struct AttentionPrepareInt8 {
   out<float> key_scales, value_scales;
   uint heads, kv_heads, stride, k_row, v_row, capacity;
   float eps;
-  using Shared = NoShared;
+  using Shared = AttentionRotation;
 };
 
 struct AttentionTileShared {
@@ -88,17 +88,16 @@ struct AttentionPrefill {
   using Shared = AttentionPrefillShared;
 };
 
-// The same over an 8-bit cache; scale * code is rounded to a half.
-struct AttentionPrefillInt8 {
-  enum : uint { threads = 128, rows = 64, dim = 256, chunk = 32 };
-  in<float> queries;
-  in<uchar> keys, values;
-  in<float> key_scales, value_scales;
-  in<float> projection;
-  in<uint> position;
-  out<float> y;
-  uint tokens, heads, kv_heads, stride, capacity;
-  using Shared = AttentionPrefillShared;
+// Rows of an 8-bit cache, up to those of the pass's last token, as a cache of halves: scale * code, rounded.
+// Grid: (groups, kv_heads), each of which takes every groups-th 16 rows.
+struct CacheHalves {
+  enum : uint { threads = 256, dim = 256, rows = threads * 16 / dim };
+  in<uchar> codes;
+  in<float> scales;
+  in<uint> position;  // of the pass's first token
+  out<half> halves;   // [kv head][capacity][256]
+  uint tokens, capacity, groups;
+  using Shared = NoShared;
 };
 
 }  // namespace lily::gpu
