@@ -44,14 +44,14 @@ TEST(Select, PrefetchGroupsFillTheDeviceAndKeepWithinTileMemory) {
   }
 }
 
-TEST(Select, HeadGroupsAreTwoWavesAtMostAndNoneIsIdle) {
+TEST(Select, HeadGroupsAreThreePerMultiprocessorAtMostAndNoneIsIdle) {
   constexpr uint kSimdgroups = HeadProject::threads / 32;
   EXPECT_EQ(head_groups(1, 132), 1U);
   EXPECT_EQ(head_groups(kSimdgroups, 132), 1U);
   EXPECT_EQ(head_groups(kSimdgroups + 1, 132), 2U);
-  EXPECT_EQ(head_groups(264 * kSimdgroups - kSimdgroups, 132), 263U);
-  EXPECT_EQ(head_groups(264 * kSimdgroups, 132), 264U);
-  EXPECT_EQ(head_groups(264 * kSimdgroups + 1, 132), 264U);
+  EXPECT_EQ(head_groups(396 * kSimdgroups - kSimdgroups, 132), 395U);
+  EXPECT_EQ(head_groups(396 * kSimdgroups, 132), 396U);
+  EXPECT_EQ(head_groups(396 * kSimdgroups + 1, 132), 396U);
 }
 
 TEST(Select, SamplesInASlicePerMultiprocessor) {

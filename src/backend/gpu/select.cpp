@@ -25,7 +25,7 @@ uint prefetch_groups(uint tiles, uint parts, uint max_tiles, uint tile_blocks, u
 
 uint head_groups(uint tiles, uint multiprocessors) {
   constexpr uint kSimdgroups = HeadProject::threads / 32;
-  return std::min(2 * multiprocessors, divide_up(tiles, kSimdgroups));
+  return std::min(3 * multiprocessors, divide_up(tiles, kSimdgroups));
 }
 
 uint sample_slices(uint rows, uint multiprocessors) {

@@ -10,7 +10,7 @@ namespace lily::gpu {
 // there are not as many tiles.
 uint prefetch_groups(uint tiles, uint parts, uint max_tiles, uint tile_blocks, uint multiprocessors);
 
-// Threadgroups of HeadProject, two per multiprocessor: enough to keep memory busy, with one wave.
+// Threadgroups of HeadProject, three per multiprocessor: enough to keep memory busy, with one wave.
 uint head_groups(uint tiles, uint multiprocessors);
 
 // Slices of the vocabulary in which a token is sampled: one per multiprocessor, with a thread for each row at

@@ -65,4 +65,38 @@ GPU_FN void choose_experts(in<float> logits, uint experts, uint picks, uint lane
   weight = share / simd_sum(share);
 }
 
+// The same choice by eight simdgroups, for a threadgroup that waits for it: each ranks 32 logits, then two of
+// them rank the 64 that remain. Ranks are counted, so that no step waits for the one before.
+struct RankedLogits {
+  enum : uint { simds = 8, kept = 8, count = simds * kept };
+};
+
+// The eight largest of logits 32 part to 32 part + 31, sorted.
+GPU_FN void rank_logits(in<float> logits, uint experts, uint part, uint lane, shared<uint> order,
+                        shared<uint> expert) {
+  uint mine = part * 32 + lane, key = mine < experts ? max(order_of(logits[mine]), 1u) : 0, rank = 0;
+  GPU_UNROLL for (uint mask = 1; mask < 32; ++mask) {
+    uint top_bit = mask >= 16 ? 16 : mask >= 8 ? 8 : mask >= 4 ? 4 : mask >= 2 ? 2 : 1;
+    uint other = simd_shuffle_xor(key, mask);
+    rank += other > key || (other == key && (lane & top_bit) != 0) ? 1 : 0;
+  }
+  if (rank < RankedLogits::kept) {
+    order[part * RankedLogits::kept + rank] = key;
+    expert[part * RankedLogits::kept + rank] = mine;
+  }
+}
+
+// Which pick candidate `at` is, after a group_barrier; others are no pick.
+GPU_FN uint rank_candidate(shared<uint> order, uint at) {
+  uint key = order[at], part = at / RankedLogits::kept, rank = at % RankedLogits::kept;
+  GPU_UNROLL for (uint other = 0; other < RankedLogits::simds; ++other) {
+    // Equal ones of an earlier part come first. Those of its own part are counted already.
+    uint least = other == part ? ~0u : other < part ? key - 1 : key;
+    uint4 p = load16(order + other * RankedLogits::kept), q = load16(order + other * RankedLogits::kept + 4);
+    rank += (p.x > least ? 1 : 0) + (p.y > least ? 1 : 0) + (p.z > least ? 1 : 0) + (p.w > least ? 1 : 0);
+    rank += (q.x > least ? 1 : 0) + (q.y > least ? 1 : 0) + (q.z > least ? 1 : 0) + (q.w > least ? 1 : 0);
+  }
+  return key == 0 ? RankedLogits::count + 0u : rank;
+}
+
 }  // namespace lily::gpu

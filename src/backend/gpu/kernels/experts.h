@@ -66,28 +66,33 @@ GPU_KERNEL(ExpertGateUp) {
   uint first = t.group.x * a.pairs_per_group, count = min(a.pairs_per_group, a.picks * tiles - first);
   GPU_UNROLL for (uint i = 0; i < ExpertGateUp::max_pairs; ++i) prefetch_begin(s.barrier[i], t);
   InputFactors factors = load_factors(a.factor, a.inputs, t.index);
-  // Of this lane's pair, should this be the simdgroup that fetches.
-  uint mine = min(first + t.lane / 2, a.picks * tiles - 1), slot = mine / tiles, tile = mine - slot * tiles;
   Task task = first_task(t.simd, parts);
   group_barrier();
   wait_for_previous();
-  // The last simdgroup, which has no inputs to prepare, chooses; then a lane fetches gate (even ones) or up
-  // of a pair.
-  if (t.simd == simds - 1) {
-    uint expert;
-    float weight;
-    choose_experts(a.logits + ulong(t.group.y) * a.logits_stride, a.experts, a.picks, t.lane, expert, weight);
-    if (t.lane < a.picks) s.expert[t.lane] = expert;
-    simd_sync();
-    if (t.lane < 2 * count) {
-      in<uchar> from = ((t.lane & 1) == 0 ? a.gate : a.up) + pair_offset(s.expert[slot], tile, tiles, parts);
-      prefetch_tile(s.barrier[t.lane / 2], t.lane * parts, from, parts);
-    }
-    simd_sync();
-    if (t.lane < ExpertGateUp::max_pairs) prefetch_end(s.barrier[t.lane]);
+  // The last simdgroups, which have no inputs to prepare, choose.
+  if (t.simd >= simds - RankedLogits::simds) {
+    rank_logits(a.logits + ulong(t.group.y) * a.logits_stride, a.experts,
+                t.simd - (simds - RankedLogits::simds), t.lane, s.order, s.candidate);
   }
   prepare_normed(a.x + ulong(t.group.y) * a.inputs, factors, a.inputs, t, s.codes, s.groups, s.squares);
   allow_next();  // not earlier: ExpertDown relies on the logits being there when it starts
+  group_barrier();
+  if (t.index < RankedLogits::count) {
+    uint pick = rank_candidate(s.order, t.index);
+    if (pick < a.picks) {
+      uint expert = min(s.candidate[t.index], a.experts - 1);
+      s.expert[pick] = expert;
+      for (uint i = 0; i < count; ++i) {
+        uint tile = first + i - pick * tiles;  // of this pick, if below tiles
+        if (tile < tiles) {
+          ulong at = pair_offset(expert, tile, tiles, parts);
+          prefetch_tile(s.barrier[i], 2 * i * parts, a.gate + at, parts);
+          prefetch_tile(s.barrier[i], (2 * i + 1) * parts, a.up + at, parts);
+          prefetch_end(s.barrier[i]);
+        }
+      }
+    }
+  }
   group_barrier();
   LoadedInputs x = load_part(task.part, a.planes, s.codes, s.groups, t.lane);
   for (uint pair = 0; pair < count; ++pair) {

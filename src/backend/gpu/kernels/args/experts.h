@@ -54,6 +54,7 @@ struct ExpertGateUp {
     InputGroup groups[max_inputs / 64];
     float sums[16 * (tile_blocks + 2 * max_pairs)];
     float squares[threads / 32];
+    uint order[64], candidate[64];
     uint expert[max_picks];
     TileBarrier barrier[max_pairs];
   };
