@@ -148,13 +148,37 @@ TEST(CpuBackendPromises, ThreadsDoNotChangeABit) {
 
 TEST(CpuBackendPromises, PiecesOfAPromptGiveTheSameBits) {
   const auto backend = open(Activations::exact);
-  const std::vector<TokenId> ids = tokens(Prefiller::kChunk + 90);
+  const int mixer = Prefiller::kChunk, experts = select_kernels({}).expert_chunk;
+  const std::vector<TokenId> ids = tokens(experts + 90);
   const int count = static_cast<int>(ids.size());
   const Logits whole = run(*backend, ids, count, count);
-  for (const int piece : {1, 2, 3, 5, 63, 64, 65, Prefiller::kChunk - 1, Prefiller::kChunk + 1}) {
+  for (const int piece : {1, 2, 3, 5, 63, 64, 65, mixer - 1, mixer + 1, experts - 1, experts + 1}) {
     EXPECT_EQ(run(*backend, ids, count, piece), whole) << piece;
   }
-  EXPECT_EQ(run(*backend, ids, 200, 200), whole) << "decoded from position 200";
+  const std::vector<TokenId> start(ids.begin(), ids.begin() + 500);
+  EXPECT_EQ(run(*backend, start, 200, 200), Logits(whole.begin(), whole.begin() + 500))
+      << "decoded from position 200";
+}
+
+TEST(CpuBackendPromises, ExpertsMayTakeMoreTokensThanMixers) {
+  const model::Dimensions& dims = tiny()->dimensions();
+  ThreadPool pool(2);
+  const Weights weights = load_weights(*tiny(), pool, {});
+  const std::vector<TokenId> ids = tokens(2 * Prefiller::kChunk + 90);
+  const auto logits = [&](int expert_chunk, int expert_tokens, int blocks_at_once) {
+    Kernels kernels = select_kernels({});
+    kernels.expert_chunk = expert_chunk;
+    kernels.expert_tokens = expert_tokens;
+    kernels.blocks_at_once = blocks_at_once;
+    Prefiller prefiller({dims, weights, kernels, pool}, false);
+    CpuSequence sequence(dims, static_cast<int>(ids.size()), KvFormat::f16);
+    std::vector<float> last(static_cast<std::size_t>(dims.vocabulary));
+    prefiller.run(sequence, ids, last, {});
+    return last;
+  };
+  const std::vector<float> one_chunk_each = logits(Prefiller::kChunk, 64, 4);
+  EXPECT_EQ(logits(2 * Prefiller::kChunk, 128, 64), one_chunk_each);
+  EXPECT_EQ(logits(4 * Prefiller::kChunk, 1, 1), one_chunk_each);
 }
 
 TEST(CpuBackendPromises, WhatRanBeforeDoesNotMatter) {

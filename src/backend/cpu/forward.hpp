@@ -129,13 +129,8 @@ class Decoder {
 
 class Prefiller {
  public:
-  // Tokens that pass through the layers together. 512 give an expert 16 tokens on average, and all weights
-  // are read once per chunk.
+  // Tokens that pass through a layer's mixer together: their 25 MB of inputs find room in a last-level cache.
   static constexpr int kChunk = 512;
-
-  // Tokens of one expert that a thread takes at once: enough to reuse its codes, few enough to share out the
-  // shared expert, which has all tokens.
-  static constexpr int kExpertTokens = 64;
 
   Prefiller(const Context& context, bool exact);
   // Appends all tokens, chunk by chunk; logits of the last one.
@@ -152,15 +147,16 @@ class Prefiller {
   void chunk(CpuSequence& sequence, std::span<const TokenId> tokens, const backend::PrefillControl& control,
              const std::function<void(int layer)>& after_layer);
   void multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, float* out, int stride);
-  void normalize_and_quantize(const std::vector<float>& factor, int tokens, bool for_router);
-  void delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int tokens);
-  void attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer, int tokens);
-  void attend_group(const CpuSequence& sequence, int attention_layer, int kv_head, int first, int count,
-                    int thread);
+  void normalize_and_quantize(const std::vector<float>& factor, int first, int tokens, bool for_router);
+  void delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int first, int tokens);
+  void attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer, int first,
+                 int tokens);
+  void attend_group(const CpuSequence& sequence, int attention_layer, int base, int kv_head, int first,
+                    int count, int thread);
   void experts(const LayerWeights& layer, int layer_index, int tokens);
   void route_tokens(int layer_index, int tokens);
   void run_expert(const LayerWeights& layer, const ExpertTask& task, int thread);
-  void add_mixer_output(const LayerWeights& layer, int tokens);
+  void add_mixer_output(const LayerWeights& layer, int first, int tokens);
   void head(int token, std::span<float> logits);
 
   Context context_;

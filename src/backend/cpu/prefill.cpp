@@ -26,40 +26,41 @@ Prefiller::Prefiller(const Context& context, bool exact)
       sizes_(scratch_sizes(context)),
       attention_in_codes_(!exact && context.kernels.attend_codes != nullptr) {
   const model::Dimensions& dims = context.dims;
-  const auto rows = [](std::size_t count, int columns) {
-    return FloatBuffer(count * static_cast<std::size_t>(columns));
+  const auto rows = [](int count, int columns) {
+    return FloatBuffer(static_cast<std::size_t>(count) * static_cast<std::size_t>(columns));
   };
-  hidden_ = rows(kChunk, dims.hidden_size);
+  const int chunk = context.kernels.expert_chunk, expert_tokens = context.kernels.expert_tokens;
+  hidden_ = rows(chunk, dims.hidden_size);
   mixed_ = rows(kChunk, sizes_.mixer_rows);
   convolved_ = rows(kChunk, dims.conv_channels());
   inner_ = rows(kChunk, sizes_.inner_columns);
   output_ = rows(kChunk, sizes_.panels * dims.hidden_size);
-  router_ = rows(kChunk, sizes_.router_rows);
+  router_ = rows(chunk, sizes_.router_rows);
   gates_ = rows(kChunk, 2 * dims.value_heads);
   queries_ = rows(kChunk, dims.attention_rows());
   attention_sums_ = rows(kChunk, 2 * dims.attention_heads);
-  angles_ = rows(kChunk, dims.rotary_dim);
+  angles_ = rows(chunk, dims.rotary_dim);
   logits_ = rows(1, padded_rows(context.weights.head));
   const int active = dims.experts_per_token + 1;
-  slots_ = rows(static_cast<std::size_t>(kChunk) * static_cast<std::size_t>(active), dims.hidden_size);
-  input_rows_ = ActivationRows(kChunk, dims.hidden_size, exact);
+  slots_ = rows(chunk * active, dims.hidden_size);
+  input_rows_ = ActivationRows(chunk, dims.hidden_size, exact);
   // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications.
-  router_rows_ = ActivationRows(kChunk, dims.hidden_size, true);
+  router_rows_ = ActivationRows(chunk, dims.hidden_size, true);
   inner_rows_ = ActivationRows(kChunk, sizes_.inner_columns, exact);
   for (int panel = 0; panel < sizes_.panels; ++panel) {
     for (int t = 0; t < kChunk; ++t)
       panel_rows_.push_back(from_column(inner_rows_[t], panel * kPanelColumns));
   }
   head_row_ = ActivationRows(1, dims.hidden_size, true);
-  routes_.resize(static_cast<std::size_t>(kChunk * dims.experts_per_token));
-  slot_of_.resize(static_cast<std::size_t>(kChunk * active));
+  routes_.resize(static_cast<std::size_t>(chunk * dims.experts_per_token));
+  slot_of_.resize(static_cast<std::size_t>(chunk * active));
   token_of_slot_.resize(slot_of_.size());
   threads_.resize(static_cast<std::size_t>(context.pool.size()));
   for (ThreadScratch& scratch : threads_) {
     scratch.normed = rows(1, dims.hidden_size);
-    scratch.gate_up = rows(kExpertTokens, sizes_.expert_rows);
-    scratch.rows = ActivationRows(kExpertTokens, sizes_.expert_columns, exact);
-    scratch.gathered.resize(kExpertTokens);
+    scratch.gate_up = rows(expert_tokens, sizes_.expert_rows);
+    scratch.rows = ActivationRows(expert_tokens, sizes_.expert_columns, exact);
+    scratch.gathered.resize(static_cast<std::size_t>(expert_tokens));
     scratch.window.resize(static_cast<std::size_t>(dims.conv_kernel));
     scratch.outputs.resize(static_cast<std::size_t>(std::max(active, sizes_.panels)));
     scratch.weights.resize(static_cast<std::size_t>(active));
@@ -69,19 +70,22 @@ Prefiller::Prefiller(const Context& context, bool exact)
 
 void Prefiller::multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, float* out,
                          int stride) {
-  // Four blocks: two register tiles, 72 KiB of codes that all tokens reuse from the second-level cache.
-  context_.pool.parallel_for(matrix.blocks(), 4, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-    context_.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end), rows, tokens, out,
-                            stride);
-  });
+  // Four pieces a thread or more, so that the threads finish together.
+  const int fair = std::max(4, matrix.blocks() / (4 * context_.pool.size()));
+  context_.pool.parallel_for(matrix.blocks(), std::min(context_.kernels.blocks_at_once, fair),
+                             [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+                               context_.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end),
+                                                       rows, tokens, out, stride);
+                             });
 }
 
-void Prefiller::normalize_and_quantize(const std::vector<float>& factor, int tokens, bool for_router) {
+void Prefiller::normalize_and_quantize(const std::vector<float>& factor, int first, int tokens,
+                                       bool for_router) {
   const int hidden = context_.dims.hidden_size;
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int thread) {
     float* normed = threads_[static_cast<std::size_t>(thread)].normed.data();
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
-      context_.kernels.rms_norm(hidden_.row(t, hidden), factor.data(),
+      context_.kernels.rms_norm(hidden_.row(first + t, hidden), factor.data(),
                                 static_cast<float>(context_.dims.rms_norm_eps), hidden, normed);
       context_.kernels.quantize(normed, hidden, input_rows_[t]);
       if (for_router) context_.kernels.quantize(normed, hidden, router_rows_[t]);
@@ -92,8 +96,9 @@ void Prefiller::normalize_and_quantize(const std::vector<float>& factor, int tok
 void Prefiller::run(CpuSequence& sequence, std::span<const TokenId> tokens, std::span<float> logits,
                     const backend::PrefillControl& control) {
   const int total = static_cast<int>(tokens.size()), layers = context_.dims.layer_count();
-  for (int done = 0; done < total; done += kChunk) {
-    const int count = std::min(kChunk, total - done);
+  const int most = context_.kernels.expert_chunk;
+  for (int done = 0; done < total; done += most) {
+    const int count = std::min(most, total - done);
     chunk(sequence, tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)), control,
           [&](int layer) {
             if (!control.progress) return;
@@ -135,20 +140,25 @@ void Prefiller::chunk(CpuSequence& sequence, std::span<const TokenId> tokens,
                   fmt::format("prefill stopped at token {}, layer {}", sequence.position(), i));
     }
     const LayerWeights& layer = context_.weights.layers[static_cast<std::size_t>(i)];
-    normalize_and_quantize(layer.input_norm, count, false);
-    multiply(layer.mixer_in, input_rows_.data(), count, mixed_.data(), sizes_.mixer_rows);
-    if (layer.kind == model::LayerKind::delta_net) {
-      delta_net(layer, sequence, delta_layer++, count);
-    } else {
-      attention(layer, sequence, attention_layer++, count);
+    int& kind_layer = layer.kind == model::LayerKind::delta_net ? delta_layer : attention_layer;
+    for (int first = 0; first < count; first += kChunk) {
+      const int tokens_here = std::min(kChunk, count - first);
+      normalize_and_quantize(layer.input_norm, first, tokens_here, false);
+      multiply(layer.mixer_in, input_rows_.data(), tokens_here, mixed_.data(), sizes_.mixer_rows);
+      if (layer.kind == model::LayerKind::delta_net) {
+        delta_net(layer, sequence, kind_layer, first, tokens_here);
+      } else {
+        attention(layer, sequence, kind_layer, first, tokens_here);
+      }
+      add_mixer_output(layer, first, tokens_here);
     }
-    add_mixer_output(layer, count);
+    ++kind_layer;
     experts(layer, i, count);
     after_layer(i);
   }
 }
 
-void Prefiller::add_mixer_output(const LayerWeights& layer, int tokens) {
+void Prefiller::add_mixer_output(const LayerWeights& layer, int first, int tokens) {
   const int hidden = context_.dims.hidden_size, columns = inner_columns(layer);
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
@@ -168,15 +178,16 @@ void Prefiller::add_mixer_output(const LayerWeights& layer, int tokens) {
         outputs[static_cast<std::size_t>(panel)] =
             output_.row(t, stride) + static_cast<std::ptrdiff_t>(panel) * hidden;
       }
-      add_to_residual(context_.kernels, outputs.data(), panels, hidden, hidden_.row(t, hidden));
+      add_to_residual(context_.kernels, outputs.data(), panels, hidden, hidden_.row(first + t, hidden));
     }
   });
 }
 
-void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int tokens) {
+void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int first,
+                          int tokens) {
   const model::Dimensions& dims = context_.dims;
   const Kernels& kernels = context_.kernels;
-  const int taps = dims.conv_kernel, channels = dims.conv_channels(), base = sequence.position();
+  const int taps = dims.conv_kernel, channels = dims.conv_channels(), base = sequence.position() + first;
   const auto eps = static_cast<float>(dims.rms_norm_eps);
   const float scale = 1 / std::sqrt(static_cast<float>(dims.key_dim));
   const int gate_columns = 2 * dims.value_heads;
@@ -245,14 +256,15 @@ void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int 
   });
 }
 
-void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer, int tokens) {
+void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int attention_layer, int first,
+                          int tokens) {
   const model::Dimensions& dims = context_.dims;
-  const int rows = dims.attention_rows();
+  const int rows = dims.attention_rows(), base = sequence.position() + first;
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
-      const float* cosines = angles_.row(t, dims.rotary_dim);
+      const float* cosines = angles_.row(first + t, dims.rotary_dim);
       for (int head = 0; head < dims.kv_heads; ++head) {
-        prepare_attention(context_, layer, sequence, attention_layer, head, sequence.position() + t, cosines,
+        prepare_attention(context_, layer, sequence, attention_layer, head, base + t, cosines,
                           cosines + dims.rotary_dim / 2, mixed_.row(t, sizes_.mixer_rows),
                           queries_.row(t, rows));
       }
@@ -262,10 +274,10 @@ void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int 
   context_.pool.parallel_for(static_cast<std::int64_t>(groups) * dims.kv_heads, 1,
                              [&](std::int64_t begin, std::int64_t end, int thread) {
                                for (std::int64_t unit = begin; unit < end; ++unit) {
-                                 const int first = static_cast<int>(unit) / dims.kv_heads * kTokenGroup;
-                                 attend_group(sequence, attention_layer,
-                                              static_cast<int>(unit) % dims.kv_heads, first,
-                                              std::min(kTokenGroup, tokens - first), thread);
+                                 const int group = static_cast<int>(unit) / dims.kv_heads * kTokenGroup;
+                                 attend_group(sequence, attention_layer, base,
+                                              static_cast<int>(unit) % dims.kv_heads, group,
+                                              std::min(kTokenGroup, tokens - group), thread);
                                }
                              });
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
@@ -280,10 +292,10 @@ void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int 
   });
 }
 
-void Prefiller::attend_group(const CpuSequence& sequence, int attention_layer, int kv_head, int first,
-                             int count, int thread) {
+void Prefiller::attend_group(const CpuSequence& sequence, int attention_layer, int base, int kv_head,
+                             int first, int count, int thread) {
   const model::Dimensions& dims = context_.dims;
-  const int heads = dims.queries_per_kv(), dim = dims.head_dim, base = sequence.position();
+  const int heads = dims.queries_per_kv(), dim = dims.head_dim;
   const std::ptrdiff_t head_at = static_cast<std::ptrdiff_t>(kv_head) * heads;
   const KvView kv = sequence.kv(attention_layer, kv_head);
   const auto state_of = [&](int t) {

@@ -1,4 +1,5 @@
 // The mixture of experts in prefill: tokens are sorted by expert, each expert multiplies its tokens at once.
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/forward.hpp"
@@ -8,7 +9,7 @@ namespace lily::cpu {
 void Prefiller::experts(const LayerWeights& layer, int layer_index, int tokens) {
   const model::Dimensions& dims = context_.dims;
   const int hidden = dims.hidden_size, active = dims.experts_per_token + 1;
-  normalize_and_quantize(layer.post_attention_norm, tokens, true);
+  normalize_and_quantize(layer.post_attention_norm, 0, tokens, true);
   multiply(layer.router, router_rows_.data(), tokens, router_.data(), sizes_.router_rows);
   route_tokens(layer_index, tokens);
   context_.pool.parallel_for(static_cast<std::int64_t>(tasks_.size()), 1,
@@ -49,8 +50,9 @@ void Prefiller::route_tokens(int layer_index, int tokens) {
     ++next_slot_[static_cast<std::size_t>(routes_[static_cast<std::size_t>(i)].expert)];
   tasks_.clear();
   const auto add_tasks = [&](int expert, int first, int count) {
-    for (int done = 0; done < count; done += kExpertTokens) {
-      tasks_.push_back({expert, first + done, count - done < kExpertTokens ? count - done : kExpertTokens});
+    const int most = context_.kernels.expert_tokens;
+    for (int done = 0; done < count; done += most) {
+      tasks_.push_back({expert, first + done, std::min(most, count - done)});
     }
   };
   add_tasks(dims.experts, 0, tokens);
