@@ -190,7 +190,9 @@ TEST_P(CudaModels, DecodeAgreesWithTheEmulator) { expect_near(testing::kTinyQ4, 
 TEST_P(CudaModels, FewTokensAgreeWithTheEmulator) { expect_near(testing::kTinyQ4, 12, 9); }
 TEST_P(CudaModels, ShortPromptsAgreeWithTheEmulator) { expect_near(testing::kTinyQ4, 52, 49); }
 TEST_P(CudaModels, PromptsInChunksAgreeWithTheEmulator) { expect_near(testing::kTinyQ4, 133, 130); }
-TEST_P(CudaModels, TheBundledModelAgreesWithTheEmulator) { expect_near(testing::kMini, 40, 36); }
+// No more tokens: with 8 bits the emulator itself answers the 37th otherwise, by 1.6, when the prompt is cut
+// after 35 and not after 36.
+TEST_P(CudaModels, TheBundledModelAgreesWithTheEmulator) { expect_near(testing::kMini, 36, 32); }
 
 INSTANTIATE_TEST_SUITE_P(, CudaModels, ::testing::Values(KvFormat::f16, KvFormat::int8),
                          [](const auto& kv) { return kv.param == KvFormat::f16 ? "f16" : "int8"; });
