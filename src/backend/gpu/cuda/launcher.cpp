@@ -9,26 +9,6 @@
 
 namespace lily::gpu::cuda {
 
-namespace {
-
-// Kernels overlap only on multiprocessors that need not be divided anew, so all ask for the most shared
-// memory, but for those that read so much through the first-level cache that they want it large: on an H200 a
-// token at depth 512 takes 1,300 us so, and 1,327 with the most shared memory everywhere.
-bool streams(const KernelBody& body) {
-  switch (body.kernel) {
-    case KernelId::AttentionDecode_id:
-    case KernelId::AttentionDecodeInt8_id:
-      return body.tile_bytes == 0;  // else through shared memory
-    case KernelId::HeadBest_id:
-    case KernelId::HeadProject_id:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
 Launcher::Launcher(const Gpu& gpu, Bodies bodies) {
   for (const KernelBody& body : dialect_bodies()) {
     kernels_[static_cast<std::size_t>(body.kernel)] = load(body, gpu);
@@ -65,9 +45,12 @@ Launcher::Loaded Launcher::load(const KernelBody& body, const Gpu& gpu) {
   check(cudaFuncSetAttribute(body.entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(kernel.tile_bytes)),
         what);
-  check(cudaFuncSetAttribute(body.entry, cudaFuncAttributePreferredSharedMemoryCarveout,
-                             streams(body) ? cudaSharedmemCarveoutDefault : cudaSharedmemCarveoutMaxShared),
-        what);
+  // Kernels overlap only on multiprocessors that need not be divided anew between shared memory and cache.
+  if (kernel.overlaps) {
+    check(cudaFuncSetAttribute(body.entry, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          what);
+  }
   return kernel;
 }
 
