@@ -1,6 +1,7 @@
 // The choice of experts from the router's logits, by one simdgroup.
 #pragma once
 #include "backend/gpu/dialect/gpu.h"
+#include "backend/gpu/kernels/args/experts.h"
 
 namespace lily::gpu {
 
@@ -67,9 +68,6 @@ GPU_FN void choose_experts(in<float> logits, uint experts, uint picks, uint lane
 
 // The same choice by eight simdgroups, for a threadgroup that waits for it: each ranks 32 logits, then two of
 // them rank the 64 that remain. Ranks are counted, so that no step waits for the one before.
-struct RankedLogits {
-  enum : uint { simds = 8, kept = 8, count = simds * kept };
-};
 
 // The eight largest of logits 32 part to 32 part + 31, sorted.
 GPU_FN void rank_logits(in<float> logits, uint experts, uint part, uint lane, shared<uint> order,

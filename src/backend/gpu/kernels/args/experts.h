@@ -30,6 +30,11 @@ struct RouterProject {
   };
 };
 
+// Logits that may be among the chosen: the largest of 32, eight times.
+struct RankedLogits {
+  enum : uint { simds = 8, kept = 8, count = simds * kept };
+};
+
 // activations = silu(gate h) * (up h) for the chosen experts. Row tiles of gate and up come in pairs;
 // threadgroup g takes pairs g * pairs_per_group and on, at most max_pairs, each as soon as it is there.
 // Grid: (pairs / pairs_per_group rounded up, tokens), pairs = picks * expert_size / 16.
@@ -54,7 +59,7 @@ struct ExpertGateUp {
     InputGroup groups[max_inputs / 64];
     float sums[16 * (tile_blocks + 2 * max_pairs)];
     float squares[threads / 32];
-    uint order[64], candidate[64];
+    uint order[RankedLogits::count], candidate[RankedLogits::count];
     uint expert[max_picks];
     TileBarrier barrier[max_pairs];
   };
