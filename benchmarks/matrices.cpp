@@ -98,7 +98,7 @@ void add_experts(const Shape& shape, int tokens, bool exact) {
       });
 }
 
-// 1,024 rows of a projection with a chunk of 512 tokens, four blocks at a time.
+// 1,024 rows of a projection with a chunk of 512 tokens, as many blocks at a time as prefill takes.
 void add_projection(const Shape& shape, bool exact) {
   const std::string name = std::string("prefill/") + (shape.planes == 1 ? "" : "8bit/") + shape.name +
                            "/tokens:512/" + activations(exact);
@@ -108,8 +108,10 @@ void add_projection(const Shape& shape, bool exact) {
     buffers->out.resize(product(kChunk, static_cast<int>(buffers->stride)));
     return [machine, shape, buffers, index = 0]() mutable {
       const PackedMatrix matrix = shape.matrix(index++);
+      const int piece =
+          std::min(machine.kernels.blocks_at_once, std::max(1, matrix.blocks() / machine.pool.size()));
       machine.pool.parallel_for(
-          matrix.blocks(), 4, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+          matrix.blocks(), piece, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
             machine.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end),
                                    buffers->rows.data(), kChunk, buffers->out.data(), buffers->stride);
           });

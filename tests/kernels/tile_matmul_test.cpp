@@ -34,9 +34,10 @@ void expect_same_bits(const RandomMatrix& matrix, int begin, int end, int tokens
 
 TEST(TileMatmul, GivesTheBitsOfTheProductWithoutTiles) {
   for (const int planes : {1, 2}) {
-    // One block, two, three; one group, a whole slice, one more, an odd number in the last slice.
-    for (const int rows : {5, 16, 32, 48}) {
-      for (const int groups : {1, 2, 7, 8, 9, 19}) {
+    // A part of a block, one, a whole panel, one more, two and a part; one group, a whole slice, one more, an
+    // odd number in the last slice.
+    for (const int rows : {5, 16, 64, 80, 144}) {
+      for (const int groups : {1, 3, 4, 5, 8, 19}) {
         const RandomMatrix matrix(rows, groups * kGroup, planes);
         for (const bool exact : {true, false}) {
           expect_same_bits(matrix, 0, matrix.packed().blocks(), 17, exact, false);
@@ -50,7 +51,7 @@ TEST(TileMatmul, AnyNumberOfTokens) {
   const RandomMatrix matrix(32, 128, 1);
   for (const bool exact : {true, false}) {
     for (const bool scattered : {true, false}) {
-      for (const int tokens : {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 272, 530}) {
+      for (const int tokens : {1, 4, 5, 8, 9, 12, 13, 16, 17, 32, 33, 255, 256, 257, 272, 530}) {
         expect_same_bits(matrix, 0, 2, tokens, exact, scattered);
       }
     }

@@ -12,229 +12,237 @@
 // that both give the same bits.
 #pragma once
 
-#include <cstring>
+#include <type_traits>
 
-#include "backend/cpu/kernels.hpp"
-#include "backend/cpu/tile_scratch.hpp"
+#include "backend/cpu/body/tile_operands.hpp"
 
 namespace {
 
 namespace tiled {
 
-using lily::cpu::ActivationRow;
-using lily::cpu::kGroup;
-using lily::cpu::kLanes;
-using lily::cpu::PackedMatrix;
 using F = Simd::F;
 using I = Simd::I;
 
-constexpr int kTileTokens = 16;
-constexpr int kTileBytes = 1024;
-// Codes are unpacked for two blocks of 16 rows and eight groups at a time (16 KiB, which stay in the
-// first-level cache), and then reused by up to 256 tokens.
-constexpr int kPanelBlocks = 2;
-constexpr int kSliceGroups = 8;
-constexpr int kPanelTokens = 256;
+// Memory asked for while the processor multiplies, into the second-level cache: some lines a step.
+struct Fetch {
+  const std::byte *next = nullptr, *end = nullptr;
+  int lines = 0;
 
-// 16 tokens: two terms each, or one.
-struct TokenTile {
-  const std::int8_t *high = nullptr, *low = nullptr;
-  std::ptrdiff_t stride = 0;  // between tokens
+  LILY_INLINE void some(Fetch& fetch) {
+    for (int i = 0; i < fetch.lines; ++i) __builtin_prefetch(fetch.next + i * 64, 0, 2);
+    fetch.next += fetch.lines * 64;
+    if (fetch.next >= fetch.end) fetch.lines = 0;
+  }
 };
 
-struct Scratch {
-  alignas(64) std::byte codes[kPanelBlocks][kSliceGroups][kTileBytes];
-  alignas(64) float results[kPanelTokens][kPanelBlocks][kLanes];
-  alignas(64) std::int32_t sums[4][kTileTokens][kLanes];
-  TokenTile tokens[kPanelTokens / kTileTokens];
+// Up to four groups of a slice times tiles of tokens.
+struct Job {
+  int first_tile = 0, tiles = 0, blocks = 0;
+  int slice = 0, first_group = 0;  // of the slice
+  int groups = 0;
+  bool first = false;  // of all: results begin at zero
 };
 
-// A group of 16 rows as a tile of unsigned bytes; two planes of four bits become one byte.
-LILY_INLINE void unpack(const std::byte* group, int planes, std::byte* tile) {
-  using Bytes = std::uint64_t __attribute__((vector_size(64)));
-  constexpr std::uint64_t kLow = 0x0f0f0f0f0f0f0f0f;
-  for (int c = 0; c < 8; ++c) {
-    Bytes codes;
-    std::memcpy(&codes, group + c * 64, 64);
-    Bytes even = codes & kLow, odd = (codes >> 4) & kLow;
-    if (planes == 2) {
-      std::memcpy(&codes, group + 512 + c * 64, 64);
-      even = (even << 4) | (codes & kLow);
-      odd = (odd << 4) | ((codes >> 4) & kLow);
-    }
-    std::memcpy(tile + c * 128, &even, 64);
-    std::memcpy(tile + c * 128 + 64, &odd, 64);
-  }
-}
+// A job of tiles of which kRows tokens count. The steps of all tiles, blocks and groups are one sequence,
+// whose stages are some steps apart, so that none waits for the one before it: codes of step i are loaded
+// while step i - 1 is multiplied, the sums of step i - 2 are stored and those of step i - 4 scaled. The codes
+// of a tile's tokens stay in registers for all blocks, because loading a tile takes half as long as
+// multiplying it.
+template <int kTerms, int kRows, class Tiles>
+class Pipeline {
+ public:
+  static constexpr int kGroups = 4 / kTerms;
 
-inline bool evenly_spaced(const ActivationRow* rows, std::ptrdiff_t stride) {
-  for (int t = 1; t < kTileTokens; ++t) {
-    if (rows[t].high - rows[t - 1].high != stride) return false;
-    if (rows[t].low != nullptr && rows[t].low - rows[t - 1].low != stride) return false;
-  }
-  return true;
-}
-
-// Copies `count` rows of codes to `out` and fills up with zeros to 16.
-inline void gather(const ActivationRow* rows, std::int8_t* ActivationRow::*term, int count, int columns,
-                   std::int8_t* out) {
-  const auto bytes = static_cast<std::size_t>(columns);
-  for (int t = 0; t < count; ++t)
-    std::memcpy(out + static_cast<std::size_t>(t) * bytes, rows[t].*term, bytes);
-  std::memset(out + static_cast<std::size_t>(count) * bytes, 0,
-              static_cast<std::size_t>(kTileTokens - count) * bytes);
-}
-
-// Finds the rows of up to kPanelTokens tokens: in place where 16 lie at equal distances, else gathered.
-inline void find_tokens(const ActivationRow* rows, int tokens, int columns, Scratch& scratch) {
-  const int tiles = (tokens + kTileTokens - 1) / kTileTokens;
-  const std::size_t tile_bytes = static_cast<std::size_t>(columns) * kTileTokens;
-  std::int8_t* memory = lily::cpu::tile_scratch(2 * tile_bytes * static_cast<std::size_t>(tiles));
-  for (int i = 0; i < tiles; ++i, memory += 2 * tile_bytes) {
-    const ActivationRow* first = rows + i * kTileTokens;
-    const int count = tokens - i * kTileTokens;
-    TokenTile& tile = scratch.tokens[i];
-    if (count >= kTileTokens) {
-      tile = {first->high, first->low, first[1].high - first->high};
-      if (evenly_spaced(first, tile.stride)) continue;
-    }
-    const int present = count < kTileTokens ? count : kTileTokens;
-    gather(first, &ActivationRow::high, present, columns, memory);
-    if (first->low != nullptr) gather(first, &ActivationRow::low, present, columns, memory + tile_bytes);
-    tile = {memory, memory + tile_bytes, columns};
-  }
-}
-
-// One step: 16 tokens by kBlocks x 16 rows, and either two groups of one term or one group of two terms.
-template <bool kExact, int kBlocks>
-struct TileStep {
-  static constexpr int kGroups = kExact ? 1 : 2;
-
-  // Tile 2b + i sums block b's i-th group, or its i-th term. `both`: there is a second group.
-  template <class Tiles>
-  LILY_INLINE void multiply(Tiles& tiles, const TokenTile& tokens, const Scratch& scratch, int slice,
-                            int group, bool both) {
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(slice + group) * kGroup;
-    tiles.template load<4>(tokens.high + at, tokens.stride);
-    if constexpr (kExact) {
-      tiles.template load<5>(tokens.low + at, tokens.stride);
-    } else if (both) {
-      tiles.template load<5>(tokens.high + at + kGroup, tokens.stride);
-    }
-    multiply_block<0>(tiles, scratch.codes[0][group], both);
-    if constexpr (kBlocks == 2) multiply_block<1>(tiles, scratch.codes[1][group], both);
-  }
-
-  template <int kBlock, class Tiles>
-  LILY_INLINE void multiply_block(Tiles& tiles, const std::byte* codes, bool both) {
-    constexpr int kFirst = 2 * kBlock, kSecond = 2 * kBlock + 1;
-    tiles.template load<6>(codes, 64);
-    tiles.template zero<kFirst>();
-    tiles.template dot<kFirst, 4, 6>();
-    if constexpr (kExact) {
-      tiles.template zero<kSecond>();
-      tiles.template dot<kSecond, 5, 6>();
-    } else if (both) {
-      tiles.template load<7>(codes + kTileBytes, 64);
-      tiles.template zero<kSecond>();
-      tiles.template dot<kSecond, 5, 7>();
-    }
-  }
-
-  template <class Tiles>
-  LILY_INLINE void store(const Tiles& tiles, Scratch& scratch) {
-    tiles.template store<0>(scratch.sums[0]);
-    tiles.template store<1>(scratch.sums[1]);
-    if constexpr (kBlocks == 2) {
-      tiles.template store<2>(scratch.sums[2]);
-      tiles.template store<3>(scratch.sums[3]);
-    }
-  }
-
-  // results += affine formula of the step's sums, for `count` tokens; `group` counts from the matrix's first.
-  LILY_INLINE void scale(const std::int32_t (*sums)[kTileTokens][kLanes], const std::byte* data,
-                         std::size_t block_bytes, std::size_t group_bytes, const ActivationRow* rows,
-                         int count, int group, bool both, float (*results)[kPanelBlocks][kLanes]) {
-    F scales[kGroups][kBlocks], biases[kGroups][kBlocks];
-    for (int j = 0; j < kGroups; ++j) {
-      for (int b = 0; b < kBlocks; ++b) {
-        // Without a second group the first is read again and not used.
-        const int at = both ? group + j : group;
-        const auto* affine =
-            reinterpret_cast<const std::uint16_t*>(data + static_cast<std::size_t>(b) * block_bytes +
-                                                   static_cast<std::size_t>(at + 1) * group_bytes - 64);
-        scales[j][b] = Simd::load_bf16(affine);
-        biases[j][b] = Simd::load_bf16(affine + kLanes);
-      }
-    }
-    for (int t = 0; t < count; ++t) {
-      F result[kBlocks];
-      for (int b = 0; b < kBlocks; ++b) result[b] = Simd::load(results[t][b]);
-#pragma GCC unroll 2
-      for (int j = 0; j < kGroups; ++j) {
-        if (j == 1 && !both) break;
-        const F step = Simd::set1(rows[t].scales[group + j]), total = Simd::set1(rows[t].sums[group + j]);
-#pragma GCC unroll 2
-        for (int b = 0; b < kBlocks; ++b) {
-          I sum;
-          std::memcpy(&sum, sums[2 * b + j][t], sizeof sum);
-          if constexpr (kExact) {
-            I low;
-            std::memcpy(&low, sums[2 * b + 1][t], sizeof low);
-            sum = Simd::iadd(Simd::template shift_left<8>(sum), low);
-          }
-          const F product = Simd::mul(Simd::to_float(sum), step);
-          result[b] = Simd::fma(product, scales[j][b], result[b]);
-          result[b] = Simd::fma(biases[j][b], total, result[b]);
+  LILY_INLINE void run(Tiles& tiles, Workspace& space, const Job& job, Fetch& fetch) {
+    const int steps = job.tiles * job.blocks * kGroups;
+    int load_tile = job.first_tile, load_block = 0, scale_tile = job.first_tile, scale_block = 0;
+    float* results = space.results(scale_tile, 0);
+    F result[kRows];
+    load_results(job, results, result);
+    const auto stages = [&](int i, auto turn) __attribute__((always_inline)) {
+      // The group of each stage; every step takes one turn, also where the last slice has fewer groups.
+      constexpr int kLoadGroup = decltype(turn)::value;
+      constexpr int kMultiplyGroup = (kLoadGroup + 4 - kMultiply) % kGroups;
+      constexpr int kStoreGroup = (kLoadGroup + 4 - kStore) % kGroups;
+      constexpr int kScaleGroup = (kLoadGroup + 4 - kScale) % kGroups;
+      if (i >= kMultiply && i < steps + kMultiply && kMultiplyGroup < job.groups)
+        multiply<kMultiplyGroup>(tiles);
+      if (i < steps) {
+        if (kLoadGroup < job.groups) {
+          if (load_block == 0) load_tokens<kLoadGroup>(tiles, space.tokens(load_tile), job);
+          tiles.template load<kCodes<kLoadGroup>>(space.codes(load_block)[job.first_group + kLoadGroup], 64);
+        }
+        if (kLoadGroup == kGroups - 1 && ++load_block == job.blocks) {
+          load_block = 0;
+          ++load_tile;
         }
       }
-      for (int b = 0; b < kBlocks; ++b) Simd::store(results[t][b], result[b]);
+      if (i >= kStore && i < steps + kStore && kStoreGroup < job.groups)
+        store<kStoreGroup>(tiles, space, i - kStore);
+      if (i >= kScale && i < steps + kScale) {
+        Fetch::some(fetch);
+        if (kScaleGroup < job.groups) {
+          scale(space, i - kScale, space.token_factors(scale_tile, job.slice),
+                space.row_factors(scale_block, job.first_group + kScaleGroup), job.first_group + kScaleGroup,
+                result);
+        }
+        if (kScaleGroup == kGroups - 1) {
+          store_results(result, results);
+          if (++scale_block == job.blocks) {
+            scale_block = 0;
+            ++scale_tile;
+          }
+          if (scale_tile < job.first_tile + job.tiles) {
+            results = space.results(scale_tile, scale_block);
+            load_results(job, results, result);
+          }
+        }
+      }
+    };
+    for (int i = 0; i < steps + kScale; i += kGroups) {
+      stages(i, std::integral_constant<int, 0>{});
+      stages(i + 1, std::integral_constant<int, 1>{});
+      if constexpr (kGroups == 4) {
+        stages(i + 2, std::integral_constant<int, 2>{});
+        stages(i + 3, std::integral_constant<int, 3>{});
+      }
+    }
+  }
+
+ private:
+  // Steps behind loading. Two terms take both registers of sums, which are stored at once.
+  static constexpr int kMultiply = 1, kStore = kTerms == 1 ? 2 : 1, kScale = 4;
+
+  LILY_INLINE void load_results(const Job& job, const float* results, F* result) {
+#pragma GCC unroll 16
+    for (int t = 0; t < kRows; ++t) result[t] = job.first ? Simd::zero() : Simd::load(results + t * kLanes);
+  }
+  LILY_INLINE void store_results(const F* result, float* results) {
+#pragma GCC unroll 16
+    for (int t = 0; t < kRows; ++t) Simd::store(results + t * kLanes, result[t]);
+  }
+
+  // The registers of a term's sums, of codes and of tokens.
+  template <int kAt, int kTerm>
+  static constexpr int kSums = kTerms == 1 ? kAt % 2 : kTerm;
+  template <int kAt>
+  static constexpr int kCodes = 2 + kAt % 2;
+  template <int kAt, int kTerm>
+  static constexpr int kTokens = 4 + (kAt * kTerms) + kTerm;
+
+  template <int kAt>
+  LILY_INLINE void load_tokens(Tiles& tiles, const TokenTile& tokens, const Job& job) {
+    const std::ptrdiff_t column =
+        static_cast<std::ptrdiff_t>(job.slice * kSliceGroups + job.first_group + kAt) * kGroup;
+    tiles.template load<kTokens<kAt, 0>>(tokens.high + column, tokens.stride);
+    if constexpr (kTerms == 2) tiles.template load<kTokens<kAt, 1>>(tokens.low + column, tokens.stride);
+  }
+  template <int kAt, int kTerm = 0>
+  LILY_INLINE void multiply(Tiles& tiles) {
+    tiles.template zero<kSums<kAt, kTerm>>();
+    tiles.template dot<kSums<kAt, kTerm>, kTokens<kAt, kTerm>, kCodes<kAt>>();
+    if constexpr (kTerm + 1 < kTerms) multiply<kAt, kTerm + 1>(tiles);
+  }
+  template <int kAt, int kTerm = 0>
+  LILY_INLINE void store(Tiles& tiles, Workspace& space, int step) {
+    tiles.template store<kSums<kAt, kTerm>>(sums<kTerm>(space, step));
+    if constexpr (kTerm + 1 < kTerms) store<kAt, kTerm + 1>(tiles, space, step);
+  }
+  // One KiB on from where the codes of the step lie in their page.
+  template <int kTerm>
+  LILY_INLINE std::byte* sums(Workspace& space, int step) {
+    return space.sums((step + 1) % 4 + 4 * kTerm);
+  }
+
+  // result += affine formula of a step's sums.
+  LILY_INLINE void scale(Workspace& space, int step, const TokenFactors& tokens, const RowFactors& rows,
+                         int group, F* result) {
+    const F scales = Simd::load(rows.scales), biases = Simd::load(rows.biases);
+    const std::byte *high = sums<0>(space, step), *low = sums<kTerms - 1>(space, step);
+#pragma GCC unroll 16
+    for (int t = 0; t < kRows; ++t) {
+      I sum;
+      std::memcpy(&sum, high + t * sizeof sum, sizeof sum);
+      if constexpr (kTerms == 2) {
+        I second;
+        std::memcpy(&second, low + t * sizeof second, sizeof second);
+        sum = Simd::iadd(Simd::template shift_left<8>(sum), second);
+      }
+      const F product = Simd::mul(Simd::to_float(sum), Simd::set1(tokens.scales[t][group]));
+      result[t] = Simd::fma(product, scales, result[t]);
+      result[t] = Simd::fma(biases, Simd::set1(tokens.sums[t][group]), result[t]);
     }
   }
 };
 
-// kBlocks blocks from `data` on by up to kPanelTokens tokens, whose rows find_tokens has found.
-template <bool kExact, int kBlocks, class Tiles>
-void panel(Tiles& tiles, const PackedMatrix& matrix, const std::byte* data, const ActivationRow* rows,
-           int tokens, Scratch& scratch, float* out, std::ptrdiff_t stride) {
-  using Step = TileStep<kExact, kBlocks>;
-  const std::size_t block_bytes = matrix.block_bytes(), group_bytes = matrix.group_bytes();
-  for (int t = 0; t < tokens; ++t) {
-    for (int b = 0; b < kBlocks; ++b) Simd::store(scratch.results[t][b], Simd::zero());
+template <int kTerms, int kRows, class Tiles>
+void run_rows(Tiles& tiles, Workspace& space, Job job, int groups, Fetch& fetch) {
+  constexpr int kMost = Pipeline<kTerms, kRows, Tiles>::kGroups;
+  for (job.first_group = 0; job.first_group < groups; job.first_group += kMost) {
+    job.groups = std::min(kMost, groups - job.first_group);
+    job.first = job.slice == 0 && job.first_group == 0;
+    Pipeline<kTerms, kRows, Tiles>::run(tiles, space, job, fetch);
   }
-  for (int slice = 0; slice < matrix.groups; slice += kSliceGroups) {
-    const int groups = matrix.groups - slice < kSliceGroups ? matrix.groups - slice : kSliceGroups;
-    for (int b = 0; b < kBlocks; ++b) {
-      for (int g = 0; g < groups; ++g) {
-        unpack(data + static_cast<std::size_t>(b) * block_bytes +
-                   static_cast<std::size_t>(slice + g) * group_bytes,
-               matrix.planes, scratch.codes[b][g]);
-      }
-    }
-    const int steps_per_tile = (groups + Step::kGroups - 1) / Step::kGroups;
-    const int steps = (tokens + kTileTokens - 1) / kTileTokens * steps_per_tile;
-    // The tiles multiply a step while the sums of the step before it are scaled. They are stored only then:
-    // every load behind a store in flight to the same place in a page would wait for it, and four tiles fill
-    // a page.
-    for (int i = 0; i <= steps; ++i) {
-      if (i < steps) {
-        const int group = i % steps_per_tile * Step::kGroups;
-        Step::multiply(tiles, scratch.tokens[i / steps_per_tile], scratch, slice, group,
-                       group + Step::kGroups <= groups);
-      }
-      if (i > 0) {
-        const int group = (i - 1) % steps_per_tile * Step::kGroups;
-        const int first = (i - 1) / steps_per_tile * kTileTokens;
-        const int count = tokens - first < kTileTokens ? tokens - first : kTileTokens;
-        Step::scale(scratch.sums, data, block_bytes, group_bytes, rows + first, count, slice + group,
-                    group + Step::kGroups <= groups, scratch.results + first);
-      }
-      if (i < steps) Step::store(tiles, scratch);
-    }
+}
+
+// A slice of `groups` groups by all tokens; of the last tile only as many rows as count, rounded up to four.
+template <int kTerms, class Tiles>
+void run_slice(Tiles& tiles, Workspace& space, int slice, int groups, int blocks, int tokens, Fetch& fetch) {
+  const int rest = tokens % kTileTokens;
+  Job job;
+  job.slice = slice;
+  job.blocks = blocks;
+  job.tiles = tokens / kTileTokens + (rest > 12 ? 1 : 0);
+  if (job.tiles > 0) run_rows<kTerms, 16>(tiles, space, job, groups, fetch);
+  if (rest == 0 || rest > 12) return;
+  job.first_tile = job.tiles;
+  job.tiles = 1;
+  if (rest > 8) {
+    run_rows<kTerms, 12>(tiles, space, job, groups, fetch);
+  } else if (rest > 4) {
+    run_rows<kTerms, 8>(tiles, space, job, groups, fetch);
+  } else {
+    run_rows<kTerms, 4>(tiles, space, job, groups, fetch);
+  }
+}
+
+// A panel of `blocks` blocks from `data` on by the tokens that `space` has taken.
+template <int kTerms, class Tiles>
+void multiply_panel(Tiles& tiles, Workspace& space, const PackedMatrix& matrix, const std::byte* data,
+                    int blocks, int tokens, Fetch& fetch, float* out, std::ptrdiff_t stride) {
+  for (int slice = 0; slice < slices_of(matrix.groups); ++slice) {
+    const int first = slice * kSliceGroups, groups = std::min(kSliceGroups, matrix.groups - first);
+    space.take_slice(data, matrix, blocks, first, groups);
+    run_slice<kTerms>(tiles, space, slice, groups, blocks, tokens, fetch);
   }
   for (int t = 0; t < tokens; ++t) {
-    for (int b = 0; b < kBlocks; ++b) {
-      Simd::store(out + t * stride + b * kLanes, Simd::load(scratch.results[t][b]));
+    for (int b = 0; b < blocks; ++b) {
+      Simd::store(out + t * stride + b * kLanes,
+                  Simd::load(space.results(t / kTileTokens, b) + t % kTileTokens * kLanes));
+    }
+  }
+}
+
+template <int kTerms, class Tiles>
+void matmul_as(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
+               float* out, std::ptrdiff_t stride) {
+  Workspace space(matrix.groups, tokens, kTerms);
+  Tiles tiles;
+  for (int first = 0; first < tokens; first += kPanelTokens) {
+    const int count = std::min(kPanelTokens, tokens - first);
+    space.take_tokens(rows + first, count);
+    for (int block = begin; block < end; block += kPanelBlocks) {
+      const int blocks = std::min(kPanelBlocks, end - block);
+      const std::byte* data = matrix.data + static_cast<std::size_t>(block) * matrix.block_bytes();
+      Fetch fetch;
+      if (const int next = std::min(kPanelBlocks, end - block - blocks); next > 0) {
+        const int steps = (count + kTileTokens - 1) / kTileTokens * blocks * matrix.groups;
+        fetch.next = data + static_cast<std::size_t>(blocks) * matrix.block_bytes();
+        fetch.end = fetch.next + static_cast<std::size_t>(next) * matrix.block_bytes();
+        fetch.lines = (static_cast<int>((fetch.end - fetch.next) / 64) + steps - 1) / steps;
+      }
+      multiply_panel<kTerms>(tiles, space, matrix, data, blocks, count, fetch,
+                             out + first * stride + block * kLanes, stride);
     }
   }
 }
@@ -243,18 +251,10 @@ void panel(Tiles& tiles, const PackedMatrix& matrix, const std::byte* data, cons
 template <class Tiles>
 void matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens, float* out,
             std::ptrdiff_t stride) {
-  const bool exact = rows[0].low != nullptr;
-  Tiles tiles;
-  Scratch scratch;
-  for (int first = 0; first < tokens; first += kPanelTokens) {
-    const int count = tokens - first < kPanelTokens ? tokens - first : kPanelTokens;
-    find_tokens(rows + first, count, matrix.groups * kGroup, scratch);
-    for (int block = begin; block < end; block += kPanelBlocks) {
-      const std::byte* data = matrix.data + static_cast<std::size_t>(block) * matrix.block_bytes();
-      const auto run = block + 1 < end ? (exact ? &panel<true, 2, Tiles> : &panel<false, 2, Tiles>)
-                                       : (exact ? &panel<true, 1, Tiles> : &panel<false, 1, Tiles>);
-      run(tiles, matrix, data, rows + first, count, scratch, out + first * stride + block * kLanes, stride);
-    }
+  if (rows[0].low != nullptr) {
+    matmul_as<2, Tiles>(matrix, begin, end, rows, tokens, out, stride);
+  } else {
+    matmul_as<1, Tiles>(matrix, begin, end, rows, tokens, out, stride);
   }
 }
 
