@@ -7,7 +7,6 @@
 // whole step is shorter without them.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "backend/gpu/cuda/cuda_device.hpp"
 #include "backend/gpu/emulator/emulated_device.hpp"
 #include "backend/gpu/gpu_backend.hpp"
+#include "cli/arguments.hpp"
 #include "engine/synthetic_prompt.hpp"
 #include "gpu/timed_device.hpp"
 
@@ -73,20 +73,25 @@ void profile(const Options& options) {
 
 int main(int argc, char** argv) {
   lily::gpu::Options options;
-  CLI::App program("Where the time of a pass goes, kernel by kernel");
-  program.add_option("--model", options.model, "Checkpoint folder")->required();
-  program.add_option("--backend", options.backend, "cuda or emulator")
-      ->check(CLI::IsMember({"cuda", "emulator"}));
-  program.add_option("--kv", options.kv, "f16 or int8")->check(CLI::IsMember({"f16", "int8"}));
-  program.add_option("--depth", options.depth, "Tokens before")->check(CLI::Range(0, 1 << 24));
-  program.add_option("--prompt", options.prompt, "Tokens of a timed prompt")->check(CLI::Range(0, 1 << 24));
-  program.add_option("--repeats", options.repeats, "Of each row")->check(CLI::Range(1, 1000));
-  CLI11_PARSE(program, argc, argv);
+  lily::cli::Program program("lily_gpu_profile", "Where the time of a pass goes, kernel by kernel");
+  lily::cli::Arguments(program.app())
+      .option("--model", options.model, "Checkpoint folder")
+      .required()
+      .option("--backend", options.backend, "Where it runs")
+      .one_of({"cuda", "emulator"})
+      .option("--kv", options.kv, "Storage of the attention cache")
+      .one_of({"f16", "int8"})
+      .option("--depth", options.depth, "Tokens before")
+      .range(0, 1 << 24)
+      .option("--prompt", options.prompt, "Tokens of a timed prompt")
+      .range(0, 1 << 24)
+      .option("--repeats", options.repeats, "Of each row")
+      .range(1, 1000)
+      .run([&options] { lily::gpu::profile(options); });
   try {
-    lily::gpu::profile(options);
+    return program.run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lily_gpu_profile: error: %s\n", error.what());
     return 1;
   }
-  return 0;
 }

@@ -6,7 +6,6 @@
 // stay the same. Fewer are no error where sums take another order.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "backend/gpu/emulator/emulated_device.hpp"
 #include "backend/gpu/gpu_backend.hpp"
 #include "backend/gpu/sequence.hpp"
+#include "cli/arguments.hpp"
 #include "engine/synthetic_prompt.hpp"
 #include "gpu/changed_device.hpp"
 
@@ -156,21 +156,27 @@ class Techniques {
 
 int main(int argc, char** argv) {
   lily::gpu::Options options;
-  CLI::App program("What single techniques are worth on a GPU");
-  program.add_option("--model", options.model, "Checkpoint folder")->required();
-  program.add_option("--backend", options.backend, "cuda or emulator")
-      ->check(CLI::IsMember({"cuda", "emulator"}));
-  program.add_option("--prompt", options.prompt, "Tokens of a timed prompt")->check(CLI::Range(1, 1 << 18));
-  program.add_option("--depth", options.depth, "Tokens before timed steps")->check(CLI::Range(1, 1 << 18));
-  program.add_option("--steps", options.steps, "Timed steps")->check(CLI::Range(1, 10000));
-  CLI11_PARSE(program, argc, argv);
+  lily::cli::Program program("lily_gpu_techniques", "What single techniques are worth on a GPU");
+  lily::cli::Arguments(program.app())
+      .option("--model", options.model, "Checkpoint folder")
+      .required()
+      .option("--backend", options.backend, "Where it runs")
+      .one_of({"cuda", "emulator"})
+      .option("--prompt", options.prompt, "Tokens of a timed prompt")
+      .range(1, 1 << 18)
+      .option("--depth", options.depth, "Tokens before timed steps")
+      .range(1, 1 << 18)
+      .option("--steps", options.steps, "Timed steps")
+      .range(1, 10000)
+      .run([&options] {
+        lily::gpu::Techniques techniques(options);
+        techniques.prompts();
+        techniques.steps();
+      });
   try {
-    lily::gpu::Techniques techniques(options);
-    techniques.prompts();
-    techniques.steps();
+    return program.run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lily_gpu_techniques: error: %s\n", error.what());
     return 1;
   }
-  return 0;
 }

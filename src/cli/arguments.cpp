@@ -1,15 +1,57 @@
-// The options of one command, over CLI11.
+// A program's command line and the options of its commands, over CLI11.
 #include "cli/arguments.hpp"
+
+#include <fmt/core.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 namespace lily::cli {
+
+namespace {
+
+constexpr int kUsage = 2;
+
+}  // namespace
+
+Program::Program(const std::string& name, const std::string& description)
+    : app_(std::make_unique<CLI::App>(description, name)) {}
+
+Program::~Program() = default;
+
+Program& Program::version(const std::string& text) {
+  app_->set_version_flag("--version", text);
+  return *this;
+}
+
+Program& Program::commands(const std::string& examples) {
+  app_->require_subcommand(1);
+  app_->get_formatter()->column_width(32);
+  app_->footer(examples);
+  return *this;
+}
+
+int Program::run(int argc, char** argv) {
+  try {
+    app_->parse(argc, argv);
+    return 0;
+  } catch (const CLI::Success& success) {  // --help and --version
+    return app_->exit(success);
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app_->get_subcommands();
+    fmt::print(stderr, "{0}: error: {1}\nsee: {0} {2}--help\n", app_->get_name(), error.what(),
+               chosen.empty() ? "" : chosen.front()->get_name() + " ");
+    return kUsage;
+  }
+}
+
+Arguments::Arguments(CLI::App& program) : command_(&program) {}
 
 Arguments::Arguments(CLI::App& program, const std::string& name, const std::string& description)
     : command_(program.add_subcommand(name, description)) {}

@@ -1,4 +1,5 @@
-// The options of one command, over CLI11 without its header: including that costs six seconds per file.
+// A program's command line and the options of its commands, over CLI11 without its header: including that
+// costs six seconds per file.
 #pragma once
 
 #include <functional>
@@ -13,10 +14,33 @@ class Option;
 
 namespace lily::cli {
 
+class Program {
+ public:
+  Program(const std::string& name, const std::string& description);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // --version prints `text`.
+  Program& version(const std::string& text);
+  // One command must be given; `examples` end the help.
+  Program& commands(const std::string& examples);
+  CLI::App& app() { return *app_; }
+
+  // Parses and runs. Returns the exit code: 0, also after --help, or 2 after telling standard error what is
+  // wrong with the arguments. What a command throws passes through.
+  int run(int argc, char** argv);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+};
+
 // Each call adds something and returns *this; required(), range(), one_of() and only_with() speak of the
 // option added last. Help texts name the default, because the referred value is not printed.
 class Arguments {
  public:
+  // Of the program itself, which then has no commands.
+  explicit Arguments(CLI::App& program);
   // Adds a command to the program.
   Arguments(CLI::App& program, const std::string& name, const std::string& description);
 

@@ -1,7 +1,5 @@
 // `lily serve`: the OpenAI-compatible server.
 #include <fmt/core.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <filesystem>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "cli/engine_options.hpp"
 #include "cli/progress_bar.hpp"
 #include "serve/api_keys.hpp"
+#include "serve/log.hpp"
 #include "serve/server.hpp"
 #include "serve/signals.hpp"
 
@@ -24,26 +23,22 @@ struct ServeFlags {
 };
 
 void run_serve(ServeFlags& flags) {
-  // Standard output stays free for scripts; the log goes to standard error.
-  spdlog::set_default_logger(
-      std::make_shared<spdlog::logger>("lily", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
-  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
-
+  serve::log_to_standard_error();
   if (!flags.api_key_file.empty()) flags.server.api_keys = serve::read_api_keys(flags.api_key_file);
   flags.engine.max_queue = flags.server.max_queue;
   flags.engine.progress = progress_bar();
 
   serve::Server server(flags.server);
   const serve::StopSignals signals(server);
-  spdlog::info("listening on http://{}:{}", flags.server.host, server.port());
+  serve::log_information(fmt::format("listening on http://{}:{}", flags.server.host, server.port()));
   const auto engine = Engine::open(flags.engine);
   server.attach(*engine);
   const EngineInfo& info = engine->info();
-  spdlog::info("ready: {}, {}, context {}, weights {:.2f} GB, activations {}, kv {}", info.model_id,
-               info.backend, info.context, static_cast<double>(info.weight_bytes) * 1e-9, info.activations,
-               info.kv);
+  serve::log_information(fmt::format(
+      "ready: {}, {}, context {}, weights {:.2f} GB, activations {}, kv {}", info.model_id, info.backend,
+      info.context, static_cast<double>(info.weight_bytes) * 1e-9, info.activations, info.kv));
   server.run();
-  spdlog::info("stopped");
+  serve::log_information("stopped");
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // Which error becomes which status, type and code.
 #include "serve/api_error.hpp"
 
-#include <spdlog/spdlog.h>
+#include <fmt/core.h>
 
 #include "serve/echo.hpp"
+#include "serve/log.hpp"
 
 namespace lily::serve {
 namespace {
@@ -51,10 +52,10 @@ ApiError to_api_error(const std::exception& error) {
   if (const auto* known = dynamic_cast<const Error*>(&error)) {
     ApiError reply = from_kind(*known);
     // Faults of ours say nothing of a prompt and are wanted in the log; those of a caller may repeat theirs.
-    if (reply.status >= 500) spdlog::error("{}", known->what());
+    if (reply.status >= 500) log_error(known->what());
     return reply;
   }
-  spdlog::error("unexpected failure: {}", error.what());
+  log_error(fmt::format("unexpected failure: {}", error.what()));
   return server_error(500, "the server failed to answer this request", "internal_error");
 }
 

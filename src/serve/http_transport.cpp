@@ -11,9 +11,9 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "serve/body_budget.hpp"
+#include "serve/log.hpp"
 
 namespace lily::serve {
 namespace {
@@ -182,7 +182,7 @@ class HttpTransport::Implementation : private httplib::Server {
     }
   } catch (const std::exception& error) {
     // httplib guards its routing but not the writing of streams; no request may end the process.
-    spdlog::error("a reply was broken off: {}", error.what());
+    log_error(fmt::format("a reply was broken off: {}", error.what()));
     return false;
   }
 

@@ -1,9 +1,10 @@
 // Writes the request log.
 #include "serve/request_log.hpp"
 
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
 
 #include "serve/echo.hpp"
+#include "serve/log.hpp"
 
 namespace lily::serve {
 namespace {
@@ -33,7 +34,7 @@ void log_request(const RequestRecord& record, const GenerationResult* result) {
         result->usage.reasoning_tokens, result->timing.queued.count(), result->timing.prefill.count(),
         rates.prefill, result->timing.decode.count(), rates.decode);
   }
-  spdlog::info("{}", line);
+  log_information(line);
 }
 
 }  // namespace lily::serve

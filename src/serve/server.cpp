@@ -1,12 +1,13 @@
 // Puts the parts of the server together.
 #include "serve/server.hpp"
 
-#include <spdlog/spdlog.h>
+#include <fmt/core.h>
 
 #include "serve/api.hpp"
 #include "serve/api_keys.hpp"
 #include "serve/http_transport.hpp"
 #include "serve/listener.hpp"
+#include "serve/log.hpp"
 #include "serve/stop_event.hpp"
 
 namespace lily::serve {
@@ -49,21 +50,22 @@ bool is_loopback(std::string_view host) {
 class Server::Implementation {
  public:
   explicit Implementation(const ServerOptions& options)
-      : listener_(listen_on(options.host, options.port)),
-        api_(options),
-        transport_(listener_, api_, stop_, transport_options(options)) {
+      : listener(listen_on(options.host, options.port)),
+        api(options),
+        transport(listener, api, stop, transport_options(options)) {
     if (options.api_keys.empty() && !is_loopback(options.host)) {
-      spdlog::warn("listening on {} without an API key: everyone who reaches this address can use the model",
-                   options.host);
+      log_warning(fmt::format(
+          "listening on {} without an API key: everyone who reaches this address can use the model",
+          options.host));
     }
   }
 
-  ~Implementation() { stop_.set(); }  // the transport then joins
+  ~Implementation() { stop.set(); }  // the transport then joins
 
-  StopEvent stop_;
-  Listener listener_;
-  Api api_;
-  HttpTransport transport_;
+  StopEvent stop;
+  Listener listener;
+  Api api;
+  HttpTransport transport;
 };
 
 Server::Server(ServerOptions options)
@@ -71,17 +73,17 @@ Server::Server(ServerOptions options)
 
 Server::~Server() = default;
 
-int Server::port() const noexcept { return implementation_->listener_.port; }
+int Server::port() const noexcept { return implementation_->listener.port; }
 
-void Server::attach(Engine& engine) { implementation_->api_.attach(engine); }
+void Server::attach(Engine& engine) { implementation_->api.attach(engine); }
 
-bool Server::attached() const noexcept { return implementation_->api_.attached(); }
+bool Server::attached() const noexcept { return implementation_->api.attached(); }
 
 void Server::run() {
-  implementation_->stop_.wait();
-  implementation_->transport_.join();
+  implementation_->stop.wait();
+  implementation_->transport.join();
 }
 
-void Server::stop() noexcept { implementation_->stop_.set(); }
+void Server::stop() noexcept { implementation_->stop.set(); }
 
 }  // namespace lily::serve

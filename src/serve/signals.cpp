@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include <spdlog/spdlog.h>
+#include "serve/log.hpp"
 
 namespace lily::serve {
 namespace {
@@ -36,7 +36,7 @@ void wait_for_signal(int descriptor, Server& server) {
   close(descriptor);
   if (count != 1) return;  // StopSignals was destroyed
   if (!server.attached()) _exit(128 + number);
-  spdlog::info("stopping; a second signal ends the process at once");
+  log_information("stopping; a second signal ends the process at once");
   server.stop();
 }
 
