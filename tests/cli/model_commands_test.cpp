@@ -87,7 +87,9 @@ TEST(Info, kv_format_and_context_decide_the_sequence) {
   // lily-mini: 2 attention layers of 2 KV heads of 256, keys and values. Caches are whole strips of
   // positions.
   constexpr std::int64_t kValuesPerToken = 2 * 2 * 2 * 256;
-  EXPECT_EQ(sequence_bytes("3072", "f16") - sequence_bytes("1536", "f16"), 1536 * 2 * kValuesPerToken);
+  // 64 codes and a scale of four bytes.
+  EXPECT_EQ(sequence_bytes("3072", "f16") - sequence_bytes("1536", "f16"),
+            1536 * 2 * kValuesPerToken * 33 / 32);
   EXPECT_EQ(sequence_bytes("3072", "int8") - sequence_bytes("1536", "int8"),
             1536 * kValuesPerToken * 17 / 16);
 }
