@@ -1,7 +1,6 @@
 // JSON from clients: what is kept (order, spelling), what is refused, and the exact text that is written.
 #include "lily/json.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,11 +8,12 @@
 #include <string>
 
 #include "lily/error.hpp"
+#include "support/text_checks.hpp"
 
 namespace lily {
 namespace {
 
-using testing::HasSubstr;
+using lily::testing::contains;
 
 std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
   try {
@@ -55,43 +55,43 @@ TEST(JsonParse, RefusesMalformedText) {
   for (const char* text :
        {"",    " ",        "{",      "[1,]",   "{\"a\":1,}", "{'a':1}", "nul",     "01", "1.",      "+1",
         "NaN", "Infinity", "\"\t\"", "\"open", "1 2",        "// c\n1", "{\"a\"}", "]",  "\"\\x\"", "[1"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("JSON: malformed at byte")) << text;
+    EXPECT_TRUE(contains(refusal(text), "JSON: malformed at byte")) << text;
   }
 }
 
 TEST(JsonParse, NamesTheByteAndTheReason) {
-  EXPECT_THAT(refusal("[1, 2, x]"), HasSubstr("byte 8"));
-  EXPECT_THAT(refusal("[1, 2, x]"), HasSubstr("invalid literal"));
+  EXPECT_TRUE(contains(refusal("[1, 2, x]"), "byte 8"));
+  EXPECT_TRUE(contains(refusal("[1, 2, x]"), "invalid literal"));
 }
 
 TEST(JsonParse, RefusesInvalidUtf8AndLoneSurrogates) {
   for (const char* text : {"\"\xff\"", "\"\xc3\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xc0\xaf\"",
                            R"("\ud800")", R"("\ud800x")", R"("\udc00")", R"("\ud800\ud800")"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("JSON: malformed at byte")) << text;
+    EXPECT_TRUE(contains(refusal(text), "JSON: malformed at byte")) << text;
   }
 }
 
 TEST(JsonParse, RefusalsNeverRepeatTheInput) {
   const std::string secret(5000, 's');
   EXPECT_LT(refusal("[\"" + secret + "\", x" + secret + "]").size(), 200u);
-  EXPECT_THAT(refusal("[\"" + secret + "\"\xff]"), testing::Not(HasSubstr("sss")));
+  EXPECT_FALSE(contains(refusal("[\"" + secret + "\"\xff]"), "sss"));
 }
 
 TEST(JsonParse, RefusesNumbersBeyondADouble) {
-  EXPECT_THAT(refusal("[1e400]"), HasSubstr("beyond the range"));
-  EXPECT_THAT(refusal(std::string(400, '9')), HasSubstr("beyond the range"));
+  EXPECT_TRUE(contains(refusal("[1e400]"), "beyond the range"));
+  EXPECT_TRUE(contains(refusal(std::string(400, '9')), "beyond the range"));
   EXPECT_EQ(Json::parse("1e-400").as_double(), 0.0);
 }
 
 TEST(JsonParse, NestingLimitIsExactAndDeepTextIsHarmless) {
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_EQ(Json::parse(nested(128)).dump(), nested(128));
-  EXPECT_THAT(refusal(nested(129)), HasSubstr("128 levels"));
-  EXPECT_THAT(refusal(nested(1'000'000)), HasSubstr("128 levels"));
-  EXPECT_THAT(refusal("[[[]]]", {.max_depth = 2}), HasSubstr("2 levels"));
+  EXPECT_TRUE(contains(refusal(nested(129)), "128 levels"));
+  EXPECT_TRUE(contains(refusal(nested(1'000'000)), "128 levels"));
+  EXPECT_TRUE(contains(refusal("[[[]]]", {.max_depth = 2}), "2 levels"));
   std::string objects;
   for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
-  EXPECT_THAT(refusal(objects), HasSubstr("128 levels"));
+  EXPECT_TRUE(contains(refusal(objects), "128 levels"));
 }
 
 TEST(JsonDump, EscapesAsPythonDoes) {

@@ -1,5 +1,4 @@
 // Affine quantization: bit-exact decoding of recorded MLX values, and encoding by MLX's rule.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // The judge of answers judges rightly, and a suite is read and tallied as it says.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,6 +1,5 @@
 // Wrong kernels: the emulator must find what is wrong with each.
-#include <gmock/gmock.h>
-
+#include <gtest/gtest.h>
 #include <cmath>
 
 #include "backend/gpu/dialect/weights.h"

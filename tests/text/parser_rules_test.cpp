@@ -1,5 +1,4 @@
 // Rules of answer parsing beyond the recorded cases: what streams when, what ends a value, what is no call.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,5 @@
 // What caches rely on: a prompt grows at its end, a replayed answer reads as it was written, ids are
 // official.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "lily/error.hpp"
 #include "lily/text.hpp"
+#include "support/text_checks.hpp"
 #include "text/output_parser.hpp"
 #include "text/random_conversation.hpp"
 #include "text/renderer.hpp"
@@ -16,7 +16,7 @@
 namespace lily::text {
 namespace {
 
-using testing::StartsWith;
+using lily::testing::starts_with;
 
 bool is_system(const Message& message) {
   return message.role == Role::system || message.role == Role::developer;
@@ -51,7 +51,7 @@ TEST(RendererGrowth, IsAppendOnly) {
       const bool new_query = has_role(messages, count, Role::user);
       if (shares_turn || (new_query && !prompt.preserve_thinking)) continue;
       prompt.messages.assign(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count));
-      ASSERT_THAT(whole, StartsWith(render(prompt).text()));
+      ASSERT_TRUE(starts_with(whole, render(prompt).text()));
       ++(prompt.preserve_thinking ? preserved : tool_loops);
     }
   }
@@ -96,7 +96,7 @@ TEST(RendererReplay, OfAnAnswerIsWhatTheModelWrote) {
     messages.as_array().push_back(reply);
     body.set("messages", messages);
     const std::string replayed = render(parse_chat_prompt(body)).text();
-    EXPECT_THAT(replayed, StartsWith(rendered.text() + answer + "<|im_end|>\n"));
+    EXPECT_TRUE(starts_with(replayed, rendered.text() + answer + "<|im_end|>\n"));
   }
 }
 
