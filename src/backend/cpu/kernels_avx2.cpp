@@ -1,4 +1,4 @@
-// The CPU kernels for AVX2, FMA and F16C.
+// The CPU kernels for AVX2 and FMA.
 #include "backend/cpu/simd/avx2.hpp"
 // The bodies use Simd, so they come after it.
 #include "backend/cpu/body/table.hpp"

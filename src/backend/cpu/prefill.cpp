@@ -14,8 +14,8 @@ namespace lily::cpu {
 
 namespace {
 
-// Tokens whose attention is computed together: a block of K and V (256 positions, 256 KiB in f16, half of it
-// in codes) stays in the second-level cache while they pass.
+// Tokens whose attention is computed together: a block of K and V (256 positions, 264 KiB in 16 bits, half of
+// it in 8) stays in the second-level cache while they pass.
 constexpr int kTokenGroup = 32;
 constexpr int kTokenGrain = 8;  // tokens that a thread takes at once in elementwise loops
 

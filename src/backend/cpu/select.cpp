@@ -24,12 +24,6 @@ namespace lily::cpu {
 namespace {
 
 #if defined(__x86_64__)
-// Not every compiler's __builtin_cpu_supports knows f16c.
-bool has_half_conversion() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-
 bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -73,9 +67,7 @@ bool has_matrix_product() { return false; }
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> tables = {&generic_kernels()};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_half_conversion()) {
-    tables.push_back(&avx2_kernels());
-  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) tables.push_back(&avx2_kernels());
   if (has_avx512()) tables.push_back(&avx512_kernels());
   if (has_avx512() && has_amx()) tables.push_back(&amx_kernels());
 #elif defined(__aarch64__)

@@ -1,4 +1,4 @@
-// Lanes of 16 on AVX2 with FMA and F16C: two registers each.
+// Lanes of 16 on AVX2 with FMA: two registers each.
 #pragma once
 
 #include <immintrin.h>
