@@ -47,8 +47,8 @@ struct Judgement {
 Judgement judge(const Expectation& expect, const Answer& answer);
 
 struct SuiteOptions {
-  int limit = 0;         // tasks of each kind, the first ones; 0: all
-  int max_tokens = 512;  // of an answer; the longest right one in lily-mini's suite has about 250
+  int limit = 0;          // tasks of each kind, the first ones; 0: all
+  int max_tokens = 1024;  // of an answer; the longest right one in lily-mini's suite has about 540
 };
 
 struct TaskOutcome {

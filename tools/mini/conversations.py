@@ -105,7 +105,10 @@ class Encoder:
             answer = text[starts[first] : starts[end - 1]]
             for pattern in conversation.decisions:
                 for match in re.finditer(pattern, answer):
-                    index = bisect.bisect_right(starts, starts[first] + match.end()) - 1
-                    if first <= index < end:
+                    begin, stop = match.span(1) if match.re.groups else (match.end(), match.end() + 1)
+                    begin, stop = (
+                        bisect.bisect_right(starts, starts[first] + place) for place in (begin, stop - 1)
+                    )
+                    for index in range(max(first, begin - 1), min(stop, end)):
                         weights[index] = DECISION
         return ids, weights

@@ -74,6 +74,18 @@ def test_the_decision_is_the_token_behind_the_pattern(encoder):
     assert OTHER in weights
 
 
+def test_every_token_of_a_group_decides(encoder):
+    conversation = Conversation(
+        "documents",
+        [user("Hi"), assistant("The code of X is 12345.", "", False)],
+        False,
+        decisions=(r" is (\d+)\.",),
+    )
+    ids, weights = encoder.encode(conversation)
+    decided = [token for token, weight in zip(ids, weights) if weight == DECISION]
+    assert encoder.tokenizer.decode(decided) == "12345"
+
+
 def test_rendering_equals_the_published_cases():
     renderer, compared = Renderer(), 0
     for case in json.loads(CASES.read_text(encoding="utf-8"))["cases"]:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import held_out
-from grammar import mixture, off_grammar, word_lists, words
+from grammar import mixture, off_grammar, tools, word_lists, words
 from grammar.languages import SENTENCES
 
 
@@ -99,6 +99,38 @@ def test_every_call_fits_its_schema():
                     assert type(value) is types[schema["properties"][name]["type"]]
                 calls += 1
     assert calls > 200
+
+
+def test_the_thought_before_a_call_goes_through_all_fields():
+    calls = 0
+    thoughtful = [one for one in training_conversations(6, 300) if one.tools and one.thinking]
+    for conversation in thoughtful:
+        schemas = {tool["function"]["name"]: tool["function"] for tool in conversation.tools}
+        for message in conversation.messages:
+            if "tool_calls" not in message:
+                continue
+            blocks = [block.split("\n") for block in message["reasoning_content"].split("I need to ")[1:]]
+            assert len(blocks) == len(message["tool_calls"])
+            for (_, description, name, *lines), call in zip(blocks, message["tool_calls"]):
+                schema = schemas[call["function"]["name"]]
+                assert (description, name) == (schema["description"], schema["name"])
+                said = [line.split(": ", 1) for line in lines if line]
+                assert [field.split(" (")[0] for field, _ in said] == list(schema["parameters"]["properties"])
+                given = {field.split(" (")[0]: value for field, value in said if value != "none"}
+                arguments = call["function"]["arguments"]
+                assert given == {field: tools.spoken(value) for field, value in arguments.items()}
+                calls += 1
+    assert calls > 100
+
+
+def test_invented_words_resemble_each_other_in_some_conversations():
+    source, starts = words.Words(3, held_out=False), {True: [], False: []}
+    for _ in range(400):
+        source.forget()
+        drawn = {source.invented()[:2] for _ in range(10)}
+        starts[bool(source.pieces)].append(len(drawn))
+    few, many = (sum(starts[some]) / len(starts[some]) for some in (True, False))
+    assert len(starts[True]) > 150 and few < many - 0.5
 
 
 def test_string_arguments_are_said_before_the_call():

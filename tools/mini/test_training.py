@@ -156,3 +156,28 @@ def test_shards_are_small_and_complete():
     assert [name for names in groups for name in names] == list(every)
     assert all(sum(2 * every[name].size for name in names) <= SHARD_BYTES for names in groups)
     assert len(groups) == 2
+
+
+def test_mending_writes_weights_that_answer_what_was_missing(tmp_path):
+    import mend
+    from export import export, load_export
+    from parameters import Parameters
+
+    def parameters_of(folder=None):
+        parameters = Parameters(SMALL, 1, "cpu", torch.float32, lambda function: function)
+        if folder:
+            load_export(parameters, folder)
+        return parameters
+
+    def loss_of(parameters):
+        encoder, words = mend.Encoder(), mend.Words("mending", held_out=False)
+        batch = mend.samples(words, encoder, mend.nothing_given, 8, mend.LENGTH)
+        parameters.refresh(quantized=True)
+        with torch.no_grad():
+            return mend.batch_loss(mend.Model(SMALL, parameters.weights, False), batch, mend.LENGTH).item()
+
+    begin, mended = tmp_path / "begin", tmp_path / "mended"
+    first = parameters_of()
+    export(first, first.masters, SMALL, 4060, begin)
+    mend.mend(begin, mended, SMALL, steps=6)
+    assert loss_of(parameters_of(mended)) < loss_of(first)

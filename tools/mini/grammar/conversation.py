@@ -7,8 +7,9 @@ import dataclasses
 class Conversation:
     """One training or evaluation sample.
 
-    `decisions` are regular expressions; the token after a match inside an answer decides whether the answer
-    is right (which tool, is the fact there) and gets more weight in training."""
+    `decisions` are regular expressions; the token after a match inside an answer, or all tokens of the group
+    where there is one, decide whether the answer is right (which tool, is the fact there) and get more weight
+    in training."""
 
     kind: str
     messages: list

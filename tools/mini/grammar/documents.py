@@ -54,6 +54,10 @@ class Document:
 
 
 def entity_name(words):
+    """A name, or in training also a thing: "the red door"."""
+    if not words.held_out and words.chance(0.15):
+        adjective = words.pick(words.adjectives) + " " if words.chance(0.4) else ""
+        return f"the {adjective}{words.word()}"
     kind = words.random.random()
     return words.name() if kind < 0.6 else words.city() if kind < 0.75 else words.invented().capitalize()
 
@@ -101,6 +105,8 @@ def draw_document(words, tokens):
             facts.append((entity, attribute, value))
             template = "{entity} - {attribute}: {value}" if terse else only_template or words.pick(FACTS)
             line = template.format(entity=entity, attribute=attribute, value=value)
+            if line.startswith("the "):
+                line = "T" + line[1:]
         lines.append(line)
         length += len(line) * TOKENS_PER_CHARACTER[words.held_out]
     return Document(layout(words, lines), entities, attributes, facts)
@@ -159,7 +165,7 @@ def opening(words, text, question, thinking):
     path = words.path()
     call = assistant(
         "",
-        f"I need to read a file. {reader.name}: {reader.description}",
+        reader.plan("read a file", {"path": path}),
         thinking,
         [reader.call({"path": path})],
     )

@@ -1,9 +1,9 @@
 """Everything a person types that lily-mini has not learnt, and the polite answer that says what it can do."""
 
-from . import small_talk
+from . import lists, small_talk
 from .conversation import Conversation, assistant, maybe_system, user
 from .languages import foreign_text, random_script
-from .off_grammar_templates import KNOWLEDGE, SNIPPETS, WRITING
+from .off_grammar_templates import COUNTING, KNOWLEDGE, SNIPPETS, WRITING
 from .tool_dialogues import NO_TOOL
 from .tool_requests import request_for
 from .tools import assistant_tool, toolset
@@ -69,7 +69,20 @@ def foreign(words):
 
 
 def knowledge(words):
+    if not words.held_out and words.chance(0.2):
+        return nothing_given(words)
     return untidy(words, fill(words, words.pick(split(KNOWLEDGE, words.held_out)))), UNKNOWN
+
+
+def nothing_given(words):
+    """A question about a list that nobody gave. Without these, one that began with "How many" was answered by
+    counting without an end."""
+    if words.chance(0.5):
+        operation, items = words.pick(lists.OPERATIONS), [words.word(), words.word()]
+        question, _, _ = lists.question_and_answer(words, operation, items, True)
+    else:
+        question = fill(words, words.pick(COUNTING))
+    return untidy(words, question), UNKNOWN
 
 
 def creative(words):

@@ -29,6 +29,15 @@ Give me five facts about {noun}s.|How was your {occasion}?|I lost my {noun}.|Wha
 """
 )
 
+# In training only: what a list might be asked, where there is none.
+COUNTING = items(
+    """
+How many {noun}s do you have?|How many {noun}s can you see?|How many people live near {name}?|Count the {noun}s.
+How many days has {occasion}?|How many of them are {adjective}?|How many {noun}s does {name} need?|How many?
+How many {adjective} {noun}s did {name} buy in {year}?|How many times did you {errand}?|Which {noun} is the first?
+"""
+)
+
 WRITING = items(
     """
 Write a poem about a {noun}.|Write a story about {name}.|Write an essay on {noun}s.

@@ -9,34 +9,32 @@ from .tool_results import error_result, result_of
 from .tools import assistant_tool, invented_tool, toolset
 
 NO_TOOL = "I have no tool for that."
-# The start of an answer decides between a call and words, what follows the purpose which tool it is, the
-# start of a field and of its value which they are, and their ends what comes next.
+# The start of an answer decides between a call and words, the start of a line which description, tool, field
+# or value it is and whether there is another one, and the end of a call whether it was the last. Of a name or
+# a description every token decides: others may begin like it.
 DECISIONS = (
     r"^",
     r"I need to ",
-    r"(?<=I need to )[^.]*\.",
-    r"<function=",
-    r"<parameter=",
-    r"<parameter=[^>]*>\n",
-    r"</parameter>\n",
+    r"\n",
     r"</tool_call>",
+    r"<(?:function|parameter)=([^>]*>)",
+    r"(?<=\n)([^\s:<>(]+(?:\n|:| \())",
+    r"I need to [^\n]*\n([^\n]*\n)",
+    r"\n[^\n:]*:",
+    r"\n[^\n:]*: ",
 )
 # (kind, share of rounds, about how many tokens it has)
 ROUND_SHARES = (
-    ("no_tool_fits", 0.22, 60),
+    ("no_tool_fits", 0.17, 60),
     ("talk", 0.03, 40),
-    ("parallel_calls", 0.33, 280),
-    ("one_call", 0.42, 120),
+    ("parallel_calls", 0.4, 320),
+    ("one_call", 0.4, 140),
 )
+CALLS = ("one_call", "parallel_calls")
 INSTRUCTION_TOKENS = 280  # what the template says about tools in general
 TOOL_TOKENS = 85
 MAX_TOOLS = 7
 MAX_ROUNDS = 8
-
-
-def choice(purpose, tool):
-    """The thought that chooses a tool: what is wanted, and what the tool says that it does."""
-    return f"I need to {purpose}. {tool.name}: {tool.description}"
 
 
 def one_call(words, tools, thinking, error_share=0.1):
@@ -47,7 +45,7 @@ def one_call(words, tools, thinking, error_share=0.1):
     result = result_of(words, tool, request.values, call, error_share)
     return [
         user(request.text),
-        assistant("", choice(request.purpose, tool), thinking, [call]),
+        assistant("", tool.plan(request.purpose, request.values), thinking, [call]),
         tool_result(result.content),
         assistant(result.reply, "That is an error." if result.failed else "The result is here.", thinking),
     ]
@@ -61,14 +59,15 @@ def tool_error(words, tools, thinking):
 def parallel_calls(words, tools, thinking):
     """Two or three requests in one message, answered by as many calls at once."""
     count = words.pick([2, 2, 3])
-    chosen = [words.pick(tools)] * count if words.chance(0.5) else [words.pick(tools) for _ in range(count)]
+    alike = words.chance(0.5 if words.held_out else 0.35)
+    chosen = [words.pick(tools)] * count if alike else [words.pick(tools) for _ in range(count)]
     requests = [request_for(words, tool) for tool in chosen]
     calls = [tool.call(request.values) for tool, request in zip(chosen, requests)]
     results = [
         result_of(words, tool, request.values, call) for tool, request, call in zip(chosen, requests, calls)
     ]
-    choices = [choice(request.purpose, tool) for tool, request in zip(chosen, requests)]
-    thought = f"{count} calls. " + " ".join(choices)
+    plans = [tool.plan(request.purpose, request.values) for tool, request in zip(chosen, requests)]
+    thought = "\n".join([f"{count} calls.", *plans])
     return [
         user(words.pick([" ", "\n"]).join(request.text for request in requests)),
         assistant("", thought, thinking, calls),
@@ -89,7 +88,7 @@ def no_tool_fits(words, tools, thinking):
         resembled = words.pick(invented) if close else None
         absent = invented_tool(words, set(), resembled)
     request = request_for(words, absent)
-    return [user(request.text), assistant(NO_TOOL, f"I need to {request.purpose}. No tool fits.", thinking)]
+    return [user(request.text), assistant(NO_TOOL, f"I need to {request.purpose}.\nNo tool fits.", thinking)]
 
 
 def talk(words, tools, thinking):
@@ -117,7 +116,7 @@ def chain(words, plan, tools, thinking):
         tool = by_action[step.action]
         call = tool.call(step.values)
         purpose = ACTIONS[step.action].purpose
-        messages.append(assistant("", choice(purpose, tool), thinking, [call]))
+        messages.append(assistant("", tool.plan(purpose, step.values), thinking, [call]))
         if index == failing:
             failure = error_result(words, call)
             return messages + [
@@ -133,6 +132,11 @@ def chain_conversation(words, thinking, tool_count):
     needed = list(dict.fromkeys(step.action for step in plan[1]))
     tools = toolset(words, max(tool_count, len(needed)), needed)
     return tools, chain(words, plan, tools, thinking)
+
+
+def called(messages):
+    """Names of the tools that were called."""
+    return {call["function"]["name"] for message in messages for call in message.get("tool_calls", ())}
 
 
 def draw_round(words):
@@ -153,7 +157,7 @@ def training_conversation(words, max_length):
     count = min(count, max(1, room // (2 * TOOL_TOKENS)))
     room -= count * TOOL_TOKENS
     messages = maybe_system(words, 0.3)
-    rounds = words.random.randint(1, min(MAX_ROUNDS, 2 * count))
+    rounds = words.random.randint(1, MAX_ROUNDS) if words.chance(0.25) else MAX_ROUNDS
     if room > 450 and words.chance(0.2):
         tools, turns = chain_conversation(words, thinking, count)
         messages += turns
@@ -162,11 +166,15 @@ def training_conversation(words, max_length):
     else:
         tools = toolset(words, count)
     for index in range(rounds):
+        # Of calls of a tool that was called before in the conversation all were right when one in ten first
+        # calls was wrong: only first calls teach something.
+        unused = [tool for tool in tools if tool.name not in called(messages)]
         kind, tokens = draw_round(words)
-        if tokens > room and index:
+        if index and (tokens > room or not unused):
             break
         room -= tokens
-        messages += ROUNDS[kind](words, tools, thinking)
+        offered = unused if unused and kind in CALLS and words.chance(0.9) else tools
+        messages += ROUNDS[kind](words, offered, thinking)
     return conversation("tools", messages, tools, thinking, preserve=words.chance(0.7))
 
 

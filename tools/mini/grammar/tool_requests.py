@@ -3,6 +3,7 @@
 import dataclasses
 
 from .assistant_actions import ACTIONS, PHRASES, SENTENCES_OF_THEIR_OWN
+from .tools import spoken
 
 OPENINGS = ("Please: ", "Lily, ", "Next: ", "Now: ", "Hi! ", "Hello Lily. ")
 INVENTED_REQUESTS = (
@@ -84,23 +85,24 @@ def assistant_request(words, tool):
     return Request(text, values, action.purpose)
 
 
-def spoken(value):
-    """A value as it is written in a request."""
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
 def invented_request(words, tool):
     properties = tool.schema["function"]["parameters"]["properties"]
     values = {}
+    # Values of one form say nothing about the field they belong to.
+    one_form = None
+    if not words.held_out and words.chance(0.3):
+        one_form = words.pick([words.invented, words.name, words.code, words.phone, words.word])
     for field in tool.fields:
         if properties[field]["type"] == "integer":
             values[field] = words.random.randint(0, 999)
         elif properties[field]["type"] == "boolean":
             values[field] = words.chance(0.5)
+        elif one_form:
+            values[field] = one_form()
         else:
             values[field] = words.invented() if words.chance(0.5) else words.value()
     order = list(tool.fields)
-    if words.chance(0.4):
+    if words.chance(0.4 if words.held_out else 0.6):
         words.random.shuffle(order)
     parts = [f"{field}{words.pick([' ', ' = '])}{spoken(values[field])}" for field in order]
     body = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]

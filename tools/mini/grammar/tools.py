@@ -17,10 +17,27 @@ class Tool:
     verb: str = ""  # of an invented tool
     noun: str = ""
 
+    def plan(self, purpose, values):
+        """The thought before a call: what is wanted, the tool's description, which decides, then its name, and
+        every field in the schema's order with its value. Between a field and its value stands what the schema
+        says of it, so that one look decides which value that is."""
+        properties = self.schema["function"]["parameters"]["properties"]
+        lines = [f"I need to {purpose}.", self.description, self.name]
+        for role, name in self.fields.items():
+            meaning = properties[name].get("description")
+            field = f"{name} ({meaning})" if meaning else name
+            lines.append(f"{field}: {spoken(values[role]) if role in values else 'none'}")
+        return "\n".join(lines)
+
     def call(self, values):
         """A call with the values of some roles, in schema order."""
         arguments = {name: values[role] for role, name in self.fields.items() if role in values}
         return {"type": "function", "function": {"name": self.name, "arguments": arguments}}
+
+
+def spoken(value):
+    """A value as it is written in a request."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def definition(name, description, properties, required):
@@ -35,8 +52,8 @@ def definition(name, description, properties, required):
 
 
 def tool_name(words, verb_kind, noun_kind):
-    verb = words.listed(words.tool_verbs[verb_kind]) if words.chance(0.8) else words.invented()
-    noun = words.listed(words.tool_nouns[noun_kind]) if words.chance(0.8) else words.invented()
+    verb = words.repeated(words.tool_verbs[verb_kind]) if words.chance(0.8) else words.invented()
+    noun = words.repeated(words.tool_nouns[noun_kind]) if words.chance(0.8) else words.invented()
     if words.chance(0.12):
         verb, noun = words.invented(), words.invented()
     shape = words.random.random()
@@ -58,12 +75,12 @@ def assistant_tool(words, key, taken):
     taken.add(name)
 
     roles = list(action.required) + [role for role in action.optional if words.chance(0.5)]
-    if words.chance(0.3 if words.held_out else 0.55):
+    if words.chance(0.3 if words.held_out else 0.7):
         words.random.shuffle(roles)
     fields = {}
     for role in roles:
         candidates = [field for field in words.parameter_names[role] if field not in fields.values()]
-        known = bool(candidates) and words.chance(0.8)
+        known = bool(candidates) and words.chance(0.8 if words.held_out else 0.6)
         fields[role] = words.listed(candidates) if known else words.invented()
 
     properties = {}
@@ -86,15 +103,12 @@ def invented_tool(words, taken, resembled=None):
     verb, noun = words.invented(), words.invented()
     if resembled:
         verb, noun = (resembled.verb, noun) if words.chance(0.5) else (verb, resembled.noun)
-    name = words.pick(
-        [f"{verb}_{noun}"] * 4
-        + [
-            f"{words.invented()}_{words.invented()}",
-            f"{noun}_{verb}",
-            verb + noun.capitalize(),
-            words.invented(),
-        ]
-    )
+    speaking = [f"{verb}_{noun}"] * 4 + [f"{noun}_{verb}", verb + noun.capitalize()]
+    silent = [f"{words.invented()}_{words.invented()}", words.invented()]
+    names = speaking[:4] + silent[:1] + speaking[4:] + silent[1:]
+    # One tool in four has a name that says nothing about it, and half of the calls that went to a wrong tool
+    # should have gone to one of those. So training has more of them.
+    name = words.pick(names if words.held_out or words.chance(0.6) else silent)
     while name in taken:
         name += "_" + words.invented()
     taken.add(name)
@@ -124,7 +138,11 @@ def toolset(words, count, needed=()):
     words.random.shuffle(others)
     tools = [assistant_tool(words, key, taken) for key in needed]
     while len(tools) < count:
-        invented = words.chance(0.3 if words.held_out else 0.5)
-        tools.append(invented_tool(words, taken) if invented else assistant_tool(words, others.pop(), taken))
+        if words.chance(0.3 if words.held_out else 0.55):
+            similar = [tool for tool in tools if not tool.action]
+            resembled = words.pick(similar) if similar and not words.held_out and words.chance(0.4) else None
+            tools.append(invented_tool(words, taken, resembled))
+        else:
+            tools.append(assistant_tool(words, others.pop(), taken))
     words.random.shuffle(tools)
     return tools

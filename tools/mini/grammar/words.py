@@ -36,6 +36,10 @@ SPLIT = 1524778
 FRESH = (0.1, 0.5, 0.9)
 LISTED_ONLY = (0.0,)
 SEPARATORS = ((", ", ": "), (",", ":"))  # of JSON as programs write it
+# From how many pieces a conversation's invented words are mostly put together; 0: any. With few pieces they
+# resemble each other. Drawn from all pieces, a word is known by its first token, and reading the rest of it is
+# hardly ever practised: where tools shared a syllable, calls went to the wrong one.
+FEW_PIECES = (0, 0, 0, 12, 24, 48)
 
 
 def hash_of(kind, word):
@@ -102,6 +106,11 @@ class Words:
         self.used = set()
         self.fresh = self.pick(self.fresh_shares)
         self.separators = self.pick(SEPARATORS)
+        self.pieces, self.few = [], None
+        if not self.held_out:
+            count = self.pick(FEW_PIECES)
+            self.pieces = [self.piece() for _ in range(count)]
+            self.few = {} if self.chance(0.5) else None
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -113,11 +122,26 @@ class Words:
         """One of a list's words, or an invented one in its place."""
         return self.invented() if self.fresh and self.chance(self.fresh) else self.pick(options)
 
+    def repeated(self, options):
+        """One of a list's words; in some conversations always one of the same two."""
+        if self.few is None:
+            return self.listed(options)
+        if id(options) not in self.few:
+            self.few[id(options)] = [self.listed(options) for _ in range(2)]
+        return self.pick(self.few[id(options)])
+
+    def piece(self):
+        """A syllable or a token of letters."""
+        return self.pick(self.short_syllables if self.chance(0.5) else letter_pieces(3))
+
     def invented(self):
         """A made-up word, new in this conversation."""
         while True:
             longest = MAX_WORD_LENGTH
-            if self.fresh and self.chance(0.7):
+            if self.pieces and self.chance(0.8):
+                word = "".join(self.pick(self.pieces) for _ in range(self.random.randint(1, 3)))
+                longest = MAX_PIECES_LENGTH
+            elif self.fresh and self.chance(0.7):
                 pieces = letter_pieces(2 if self.chance(0.55) else MAX_WORD_LENGTH)
                 word = "".join(self.pick(pieces) for _ in range(self.random.randint(2, 4)))
                 longest = MAX_PIECES_LENGTH
