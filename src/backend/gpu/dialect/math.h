@@ -11,6 +11,19 @@ GPU_FN float4 operator*(float4 a, float b) { return float4{a.x * b, a.y * b, a.z
 GPU_FN float dot(float4 a, float4 b) { return (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w); }
 #endif
 
+// Eight values from a multiple of 16 bytes on.
+GPU_FN void load_eight(in<float> x, ref<float[8]> v) {
+  float4 p = load4(x), q = load4(x + 4);
+  v[0] = p.x;
+  v[1] = p.y;
+  v[2] = p.z;
+  v[3] = p.w;
+  v[4] = q.x;
+  v[5] = q.y;
+  v[6] = q.z;
+  v[7] = q.w;
+}
+
 // The halves of a word.
 GPU_FN float half_lo(uint w) { return float(as_type<half>(ushort(w & 0xffffu))); }
 GPU_FN float half_hi(uint w) { return float(as_type<half>(ushort(w >> 16))); }

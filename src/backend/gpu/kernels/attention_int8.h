@@ -13,19 +13,19 @@ GPU_KERNEL(AttentionPrepareInt8) {
   bool query = head < a.heads;
   uint kv_head = query ? 0 : head - a.heads;
   float norm[8], v[8];
-  load_dimensions(norm, query ? a.q_norm : a.k_norm, t.lane);
+  load_eight((query ? a.q_norm : a.k_norm) + t.lane * 8, norm);
   put_rotation(&s, a.turns, position, t.lane);
   simd_sync();
   wait_for_previous();
   in<float> row = a.projection + ulong(token) * a.stride;
-  load_dimensions(v, query ? row + head * (2 * dim) : row + a.k_row + kv_head * dim, t.lane);
+  load_eight(row + (query ? head * (2 * dim) : a.k_row + kv_head * dim) + t.lane * 8, v);
   normalize_and_rotate(v, norm, &s, a.eps, t.lane);
   if (query) {
     store_query(a.queries + (ulong(token) * a.heads + head) * dim, t.lane, v);
   } else {
     ulong slot = ulong(kv_head) * a.capacity + position;
     store_codes(v, a.keys + slot * (dim / 4), a.key_scales + slot * 4, t.lane);
-    load_dimensions(v, row + a.v_row + kv_head * dim, t.lane);
+    load_eight(row + a.v_row + kv_head * dim + t.lane * 8, v);
     store_codes(v, a.values + slot * (dim / 4), a.value_scales + slot * 4, t.lane);
   }
 }

@@ -15,19 +15,6 @@ GPU_FN void put_rotation(shared<AttentionRotation> to, in<ulong> turns, uint pos
   to->cosine[lane] = cos(angle);
 }
 
-// Dimensions 8 lane to 8 lane + 7 of a row, or of a norm's factors.
-GPU_FN void load_dimensions(ref<float[8]> v, in<float> x, uint lane) {
-  float4 p = load4(x + lane * 8), q = load4(x + lane * 8 + 4);
-  v[0] = p.x;
-  v[1] = p.y;
-  v[2] = p.z;
-  v[3] = p.w;
-  v[4] = q.x;
-  v[5] = q.y;
-  v[6] = q.z;
-  v[7] = q.w;
-}
-
 // A head's dimensions, normalized and rotated; rotated pairs (j, j + 32) lie four lanes apart.
 GPU_FN void normalize_and_rotate(ref<float[8]> v, cref<float[8]> norm, shared<AttentionRotation> by,
                                  float eps, uint lane) {

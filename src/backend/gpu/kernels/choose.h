@@ -22,15 +22,9 @@ GPU_FN void choose_experts(in<float> logits, uint experts, uint picks, uint lane
                            ref<float> weight) {
   uint order[8], at[8];
   if (lane * 8 + 8 <= experts) {
-    float4 p = load4(logits + lane * 8), q = load4(logits + lane * 8 + 4);
-    order[0] = order_of(p.x);
-    order[1] = order_of(p.y);
-    order[2] = order_of(p.z);
-    order[3] = order_of(p.w);
-    order[4] = order_of(q.x);
-    order[5] = order_of(q.y);
-    order[6] = order_of(q.z);
-    order[7] = order_of(q.w);
+    float v[8];
+    load_eight(logits + lane * 8, v);
+    GPU_UNROLL for (uint j = 0; j < 8; ++j) order[j] = order_of(v[j]);
   } else {
     GPU_UNROLL for (uint j = 0; j < 8; ++j) {
       order[j] = lane * 8 + j < experts ? order_of(logits[lane * 8 + j]) : 0;

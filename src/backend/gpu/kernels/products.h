@@ -11,15 +11,7 @@ namespace lily::gpu {
 // Inputs 8 e to 8 e + 7, zero beyond the row.
 GPU_FN void load_inputs(in<float> x, uint inputs, uint e, ref<float[8]> v) {
   if (e * 8 < inputs) {
-    float4 p = load4(x + e * 8), q = load4(x + e * 8 + 4);
-    v[0] = p.x;
-    v[1] = p.y;
-    v[2] = p.z;
-    v[3] = p.w;
-    v[4] = q.x;
-    v[5] = q.y;
-    v[6] = q.z;
-    v[7] = q.w;
+    load_eight(x + e * 8, v);
   } else {
     GPU_UNROLL for (uint i = 0; i < 8; ++i) v[i] = 0.0f;
   }

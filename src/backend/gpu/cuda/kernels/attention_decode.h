@@ -393,7 +393,7 @@ struct NewRows {
   template <class Shape>
   __device__ __forceinline__ void begin(uchar* memory, Thread t) {
     if (t.simd == 0) put_rotation(rotation<Shape>(memory), a.turns, position, t.lane);
-    load_dimensions(norm, a.q_norm, t.lane);
+    load_eight(a.q_norm + t.lane * 8, norm);
     group_barrier();
   }
   template <class Shape, class Element>
@@ -402,7 +402,7 @@ struct NewRows {
     for (uint head = t.simd; head < Shape::heads; head += Shape::warps) {
       float v[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
       if (head < group) {
-        load_dimensions(v, a.projection + (kv_head * group + head) * (2 * Shape::dim), t.lane);
+        load_eight(a.projection + (kv_head * group + head) * (2 * Shape::dim) + t.lane * 8, v);
         normalize_and_rotate(v, norm, rotation<Shape>(memory), a.eps, t.lane);
       }
       GPU_UNROLL for (uint i = 0; i < 2; ++i) {
@@ -420,9 +420,9 @@ struct NewRows {
   __device__ __forceinline__ void put_newest(uchar* memory, Thread t) {
     const bool key = t.simd + 2 == Shape::warps;
     float v[8], factors[8];
-    load_dimensions(v, a.projection + (key ? a.k_row : a.v_row) + kv_head * Shape::dim, t.lane);
+    load_eight(a.projection + (key ? a.k_row : a.v_row) + kv_head * Shape::dim + t.lane * 8, v);
     if (key) {
-      load_dimensions(factors, a.k_norm, t.lane);
+      load_eight(a.k_norm + t.lane * 8, factors);
       normalize_and_rotate(v, factors, rotation<Shape>(memory), a.eps, t.lane);
     }
     const ulong slot = ulong(kv_head) * a.capacity + position;
