@@ -42,6 +42,10 @@ class AmxTiles {
   void dot() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kSigned), "i"(kUnsigned));
   }
+  template <int kSum, int kLeft, int kRight>
+  void dot_bf16() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kLeft), "i"(kRight));
+  }
 
  private:
   // The layout of ldtilecfg's operand.
