@@ -43,6 +43,15 @@ HugeBuffer::HugeBuffer(std::size_t bytes, const char* what) {
   bytes_ = size;
 }
 
+void HugeBuffer::populate(std::size_t offset, std::size_t length) const noexcept {
+#if defined(MADV_POPULATE_WRITE)
+  madvise(data_ + offset, length, MADV_POPULATE_WRITE);  // a hint: who writes takes what is not there
+#else
+  static_cast<void>(offset);
+  static_cast<void>(length);
+#endif
+}
+
 HugeBuffer::~HugeBuffer() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }

@@ -25,6 +25,10 @@ class HugeBuffer {
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return bytes_; }
 
+  // Commits the pages of [offset, offset + length), where the system has such a call. Others may write to
+  // them at the same time.
+  void populate(std::size_t offset, std::size_t length) const noexcept;
+
   template <class T>
   T* as() const noexcept {
     return reinterpret_cast<T*>(data_);

@@ -16,4 +16,13 @@ std::uint64_t machine_memory() {
   return bytes;
 }
 
+std::uint64_t free_memory() {
+#if defined(_SC_AVPHYS_PAGES)
+  return static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+#else
+  return 0;
+#endif
+}
+
 }  // namespace lily

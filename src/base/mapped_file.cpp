@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "lily/error.hpp"
 
@@ -85,6 +86,20 @@ void MappedFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     offset += static_cast<std::uint64_t>(count);
     out = out.subspan(static_cast<std::size_t>(count));
   }
+}
+
+bool MappedFile::cached(std::uint64_t offset, std::uint64_t length) const {
+  if (offset >= size_ || length == 0) return true;
+  static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t begin = offset / page * page, end = std::min(size_, offset + length);
+#if defined(__linux__)
+  std::vector<unsigned char> resident(static_cast<std::size_t>((end - begin + page - 1) / page));
+#else
+  std::vector<char> resident(static_cast<std::size_t>((end - begin + page - 1) / page));
+#endif
+  auto* const address = const_cast<std::byte*>(data_) + begin;
+  if (::mincore(address, static_cast<std::size_t>(end - begin), resident.data()) != 0) return true;
+  return std::all_of(resident.begin(), resident.end(), [](auto state) { return (state & 1) != 0; });
 }
 
 void MappedFile::forget(std::uint64_t offset, std::uint64_t length) const noexcept {

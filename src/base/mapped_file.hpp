@@ -25,8 +25,14 @@ class MappedFile {
   std::uint64_t size() const noexcept { return size_; }
   std::span<const std::byte> bytes() const noexcept { return {data_, static_cast<std::size_t>(size_)}; }
 
+  int descriptor() const noexcept { return descriptor_; }
+
   // Fills `out` from `offset` on. Throws Error(device) naming the file when it ends early or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
+
+  // Whether all of these bytes are in the page cache; also true where the system does not tell, as Linux does
+  // not when the user may not write the file.
+  bool cached(std::uint64_t offset, std::uint64_t length) const;
 
   // Tells the system that these bytes will not be read again, so that its page cache lets go of them. A hint:
   // nothing happens where it has no such call.

@@ -167,8 +167,12 @@ void Checkpoint::read(const Extent& extent, std::uint64_t offset, std::span<std:
   impl_->shards.files()[static_cast<std::size_t>(extent.shard)].read(extent.offset + offset, out);
 }
 
+const MappedFile& Checkpoint::file(int shard) const {
+  return impl_->shards.files()[static_cast<std::size_t>(shard)];
+}
+
 void Checkpoint::forget(int shard, std::uint64_t offset, std::uint64_t length) const noexcept {
-  const MappedFile& file = impl_->shards.files()[static_cast<std::size_t>(shard)];
+  const MappedFile& file = this->file(shard);
   if (offset < file.size()) file.forget(offset, std::min(length, file.size() - offset));
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.hpp"
 #include "checkpoint/config.hpp"
 #include "model/dimensions.hpp"
 #include "model/tensors.hpp"
@@ -118,6 +119,8 @@ class Checkpoint {
   // Reads `out.size()` bytes at `offset` of the extent into place, without mapping; any thread. Throws
   // Error(device) naming the file when the file shrank or cannot be read.
   void read(const Extent& extent, std::uint64_t offset, std::span<std::byte> out) const;
+  // A shard, for reading many extents at once.
+  const MappedFile& file(int shard) const;
   // Lets the page cache go of bytes of a shard that were read; any thread. `forget_all`: of all shards.
   void forget(int shard, std::uint64_t offset, std::uint64_t length) const noexcept;
   void forget_all() const noexcept;

@@ -1,5 +1,7 @@
 // Quantized activations and packed codes against fp64 over the same codes.
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "backend/cpu/activations.hpp"
 #include "backend/cpu/packed_matrix.hpp"
@@ -56,14 +58,17 @@ class Matmul : public KernelTest {
     m.packed = {nullptr, rows, columns / kGroup, m.planes};
     m.packed_bytes.resize(m.packed.bytes());
     for (int block = 0; block < m.packed.blocks(); ++block) {
-      std::vector<AffineRow> block_rows;
-      for (int r = block * kLanes; r < std::min(rows, (block + 1) * kLanes); ++r) {
-        block_rows.push_back({&m.codes[static_cast<std::size_t>(r * words)],
-                              &m.scales[static_cast<std::size_t>(r * scales)],
-                              &m.biases[static_cast<std::size_t>(r * scales)]});
-      }
-      pack_block(block_rows, m.packed.groups, bits, group_size, m.planes,
-                 m.packed_bytes.data() + static_cast<std::size_t>(block) * m.packed.block_bytes());
+      const auto rows_of = [&](const auto& values, int row_values) {
+        const auto all = std::as_bytes(std::span(values));
+        const std::size_t stride = static_cast<std::size_t>(row_values) * sizeof(values[0]);
+        const int first = block * kLanes;
+        return StoredRows{all.data() + static_cast<std::size_t>(first) * stride, stride,
+                          std::min(kLanes, rows - first), m.packed.groups};
+      };
+      std::byte* const out = m.packed_bytes.data() + static_cast<std::size_t>(block) * m.packed.block_bytes();
+      pack_codes(rows_of(m.codes, words), bits, m.planes, out);
+      pack_factors(rows_of(m.scales, scales), Factor::scale, group_size, m.planes, out);
+      pack_factors(rows_of(m.biases, scales), Factor::bias, group_size, m.planes, out);
     }
     m.packed.data = m.packed_bytes.data();
     return m;

@@ -1,7 +1,6 @@
 // Packing: a transposition of 32-bit words, 16 rows at a time.
 #include "backend/cpu/packed_matrix.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 namespace lily::cpu {
@@ -9,6 +8,16 @@ namespace lily::cpu {
 namespace {
 
 constexpr int kWordsPerGroup = 8;  // of eight 4-bit codes
+constexpr std::size_t kPlaneBytes = std::size_t{kWordsPerGroup} * kLanes * sizeof(std::uint32_t);
+
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+std::size_t group_bytes(int planes) { return PackedMatrix{nullptr, 0, 0, planes}.group_bytes(); }
 
 // Spreads the four nibbles of `bytes` selected by `shift` (0 low, 4 high) of two 8-bit words (columns
 // 8c..8c+3 and 8c+4..8c+7) into one 4-bit word of columns 8c .. 8c+7.
@@ -21,44 +30,57 @@ std::uint32_t gather_nibbles(std::uint32_t first, std::uint32_t second, int shif
   return word;
 }
 
-// The 4-bit word of plane `plane` (0 is the higher of two) for columns 8 * index ...
-std::uint32_t plane_word(const std::uint32_t* codes, int bits, int planes, int plane, int index) {
-  if (bits == 8) return gather_nibbles(codes[2 * index], codes[2 * index + 1], plane == 0 ? 4 : 0);
-  return planes == 2 && plane == 0 ? 0U : codes[index];
+// Words of one plane of a group, 16 rows apart.
+void pack_words(const std::byte* words, std::byte* lane) {
+  std::uint32_t values[kWordsPerGroup];
+  std::memcpy(values, words, sizeof values);
+  for (int w = 0; w < kWordsPerGroup; ++w) {
+    std::memcpy(lane + static_cast<std::ptrdiff_t>(w) * kLanes * 4, &values[w], sizeof(std::uint32_t));
+  }
+}
+
+// 8-bit codes: the high nibbles' plane, then the low ones'.
+void pack_bytes(const std::byte* words, std::byte* lane) {
+  for (int w = 0; w < kWordsPerGroup; ++w) {
+    const auto first = load<std::uint32_t>(words + static_cast<std::ptrdiff_t>(w) * 8);
+    const auto second = load<std::uint32_t>(words + static_cast<std::ptrdiff_t>(w) * 8 + 4);
+    std::byte* const out = lane + static_cast<std::ptrdiff_t>(w) * kLanes * 4;
+    const std::uint32_t high = gather_nibbles(first, second, 4), low = gather_nibbles(first, second, 0);
+    std::memcpy(out, &high, sizeof high);
+    std::memcpy(out + kPlaneBytes, &low, sizeof low);
+  }
 }
 
 }  // namespace
 
-void pack_block(std::span<const AffineRow> rows, int groups, int bits, int group_size, int planes,
-                std::byte* out) {
-  const std::size_t group_bytes = static_cast<std::size_t>(planes) * 512 + 64;
-  const int groups_per_scale = group_size / kGroup;
-  if (static_cast<int>(rows.size()) < kLanes)
-    std::memset(out, 0, group_bytes * static_cast<std::size_t>(groups));
-  for (int g = 0; g < groups; ++g) {
-    auto* words = reinterpret_cast<std::uint32_t*>(out + static_cast<std::size_t>(g) * group_bytes);
-    auto* affine = reinterpret_cast<std::uint16_t*>(words + static_cast<std::ptrdiff_t>(planes) * 128);
-    for (int r = 0; r < static_cast<int>(rows.size()); ++r) {
-      const AffineRow& row = rows[static_cast<std::size_t>(r)];
-      if (row.codes == nullptr) {
-        for (int w = 0; w < planes * kWordsPerGroup; ++w) words[w * kLanes + r] = 0;
-        affine[r] = affine[kLanes + r] = 0;
-        continue;
-      }
-      if (bits == 4 && planes == 1) {
-        const std::uint32_t* source = row.codes + static_cast<std::ptrdiff_t>(g) * kWordsPerGroup;
-        for (int w = 0; w < kWordsPerGroup; ++w) words[w * kLanes + r] = source[w];
+void pack_codes(const StoredRows& codes, int bits, int planes, std::byte* block) {
+  const std::size_t stored_bytes = static_cast<std::size_t>(bits) * kGroup / 8;
+  // 4-bit codes are the low plane, which is the last.
+  if (bits == 4) block += static_cast<std::size_t>(planes - 1) * kPlaneBytes;
+  for (int g = 0; g < codes.groups; ++g) {
+    for (int r = 0; r < codes.rows; ++r) {
+      const std::byte* const words = codes.first + static_cast<std::size_t>(r) * codes.stride;
+      std::byte* const lane = block + static_cast<std::ptrdiff_t>(r) * 4;
+      if (bits == 4) {
+        pack_words(words + static_cast<std::size_t>(g) * stored_bytes, lane);
       } else {
-        for (int plane = 0; plane < planes; ++plane) {
-          for (int w = 0; w < kWordsPerGroup; ++w) {
-            words[(plane * kWordsPerGroup + w) * kLanes + r] =
-                plane_word(row.codes, bits, planes, plane, g * kWordsPerGroup + w);
-          }
-        }
+        pack_bytes(words + static_cast<std::size_t>(g) * stored_bytes, lane);
       }
-      affine[r] = row.scales[g / groups_per_scale];
-      affine[kLanes + r] = row.biases[g / groups_per_scale];
     }
+    block += group_bytes(planes);
+  }
+}
+
+void pack_factors(const StoredRows& factors, Factor factor, int group_size, int planes, std::byte* block) {
+  const int groups_per_factor = group_size / kGroup;
+  block += static_cast<std::size_t>(planes) * kPlaneBytes;
+  if (factor == Factor::bias) block += std::size_t{kLanes} * sizeof(std::uint16_t);
+  for (int g = 0; g < factors.groups; ++g) {
+    std::uint16_t values[kLanes] = {};
+    const std::byte* from = factors.first + static_cast<std::size_t>(g / groups_per_factor) * 2;
+    for (int r = 0; r < factors.rows; ++r, from += factors.stride) values[r] = load<std::uint16_t>(from);
+    std::memcpy(block, values, sizeof values);
+    block += group_bytes(planes);
   }
 }
 

@@ -1,19 +1,19 @@
-// Loading: plan the arena, list the reads, sort them by file position, then read and pack in parallel.
+// Loading: large reads in file order by several threads, each of which packs what it has read.
 #include "backend/cpu/weights.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <numeric>
+#include <stop_token>
+#include <thread>
 #include <tuple>
 
 #include "backend/cpu/packed_matrix.hpp"
+#include "backend/cpu/weight_plan.hpp"
 #include "base/bf16.hpp"
-#include "base/machine_memory.hpp"
-#include "lily/error.hpp"
+#include "base/direct_reader.hpp"
 
 namespace lily::cpu {
 
@@ -21,172 +21,73 @@ namespace {
 
 using checkpoint::Checkpoint;
 using checkpoint::Matrix;
-using checkpoint::MatrixFormat;
 
-constexpr int pad_to_lanes(std::int64_t rows) {
-  return static_cast<int>((rows + kLanes - 1) / kLanes * kLanes);
-}
-constexpr int kRowsPerJob = 1024;  // 1 MiB of codes at 2048 columns
 // A disk is fast when it has several reads to do: while some threads wait for it, others pack.
 constexpr int kLoadersPerCore = 4, kMostLoaders = 16;
+// Of a disk that gave 2.2 GB/s in reads of 4 MiB, reads of 1 MiB got 1.2. A small model has many reads too,
+// so that all threads have work.
+constexpr std::uint64_t kLargestRead = 4 << 20, kSmallestRead = 256 << 10, kReads = 64;
+// What lies between two runs (vectors, tensors of no interest) is read with them rather than skipped.
+constexpr std::uint64_t kGapBytes = 128 << 10;
 
-int bits_of(const Matrix& matrix) { return matrix.format == MatrixFormat::affine4 ? 4 : 8; }
-
-void require_kernel(const Matrix& matrix) {
-  const bool affine = matrix.format == MatrixFormat::affine4 || matrix.format == MatrixFormat::affine8;
-  if (!affine) {
-    throw Error(ErrorKind::unsupported,
-                fmt::format("{}: the cpu backend runs 4-bit and 8-bit affine checkpoints, this tensor is not "
-                            "quantized; use --backend reference or a quantized checkpoint",
-                            matrix.name));
-  }
-  if (matrix.group_size != 64 && matrix.group_size != 128) {
-    throw Error(ErrorKind::unsupported, fmt::format("{}: group size {} has no cpu kernel, 64 and 128 have",
-                                                    matrix.name, matrix.group_size));
-  }
-  if (matrix.columns % kGroup != 0) {
-    throw Error(ErrorKind::unsupported, fmt::format("{}: {} columns, the cpu backend needs a multiple of {}",
-                                                    matrix.name, matrix.columns, kGroup));
-  }
-}
-
-// One read-and-pack: columns of rows [row, row + rows) of an expert go to consecutive blocks at `out`.
-struct PackJob {
-  const Matrix* source = nullptr;
-  int expert = 0;
-  int first_group = 0;
-  int groups = 0;
-  std::int64_t row = 0;
-  int rows = 0;
-  int planes = 1;
-  std::byte* out = nullptr;
+// One read, and the runs that it brings.
+struct Read {
+  int shard = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::span<const TensorRun> runs;
 };
 
-// Places matrices in the arena; pointers are offsets until the arena exists.
-class Planner {
- public:
-  // Packs the rows of `parts` below each other; returns the first row of each part in `rows_of_parts`.
-  PackedMatrix place(std::initializer_list<const Matrix*> parts, int expert,
-                     std::vector<int>* rows_of_parts) {
-    return place_columns(parts, expert, 0, static_cast<int>((*parts.begin())->columns / kGroup),
-                         rows_of_parts);
-  }
-
-  // One matrix, cut into panels of kPanelColumns.
-  std::vector<PackedMatrix> place_panels(const Matrix& matrix) {
-    std::vector<PackedMatrix> panels;
-    const int groups = static_cast<int>(matrix.columns / kGroup);
-    for (int first = 0; first < groups; first += kPanelColumns / kGroup) {
-      panels.push_back(
-          place_columns({&matrix}, 0, first, std::min(kPanelColumns / kGroup, groups - first), nullptr));
-    }
-    return panels;
-  }
-
-  std::byte* place_raw(std::uint64_t bytes) {
-    std::byte* place = at(bytes_);
-    bytes_ += (bytes + 63) / 64 * 64;
-    return place;
-  }
-
-  std::size_t bytes() const { return bytes_; }
-  std::vector<PackJob>& jobs() { return jobs_; }
-
- private:
-  static std::byte* at(std::size_t offset) { return reinterpret_cast<std::byte*>(offset); }
-
-  PackedMatrix place_columns(std::initializer_list<const Matrix*> parts, int expert, int first_group,
-                             int groups, std::vector<int>* rows_of_parts) {
-    PackedMatrix packed;
-    packed.groups = groups;
-    for (const Matrix* part : parts) {
-      require_kernel(*part);
-      packed.planes = std::max(packed.planes, bits_of(*part) / 4);
-    }
-    std::vector<int> first_rows;
-    for (const Matrix* part : parts) {
-      first_rows.push_back(packed.rows);
-      packed.rows += pad_to_lanes(part->rows);
-    }
-    packed.data = at(bytes_);
-    std::size_t index = 0;
-    for (const Matrix* part : parts) {
-      const int base = first_rows[index++];
-      for (std::int64_t row = 0; row < part->rows; row += kRowsPerJob) {
-        PackJob job;
-        job.source = part;
-        job.expert = expert;
-        job.first_group = first_group;
-        job.groups = groups;
-        job.row = row;
-        job.rows = static_cast<int>(std::min<std::int64_t>(kRowsPerJob, part->rows - row));
-        job.planes = packed.planes;
-        job.out = at(bytes_ + static_cast<std::size_t>((base + row) / kLanes) * packed.block_bytes());
-        jobs_.push_back(job);
+// Sorts the runs by their place in the files; together the reads go once over all of them.
+std::vector<Read> plan_reads(std::vector<TensorRun>& runs) {
+  std::sort(runs.begin(), runs.end(), [](const TensorRun& a, const TensorRun& b) {
+    return std::tuple(a.shard, a.offset, a.out) < std::tuple(b.shard, b.offset, b.out);
+  });
+  const std::uint64_t stored =
+      std::accumulate(runs.begin(), runs.end(), std::uint64_t{0},
+                      [](std::uint64_t sum, const TensorRun& run) { return sum + run.bytes; });
+  const std::uint64_t read_bytes = std::clamp(stored / kReads, kSmallestRead, kLargestRead);
+  std::vector<Read> reads;
+  for (const TensorRun& run : runs) {
+    if (!reads.empty() && reads.back().shard == run.shard) {
+      Read& last = reads.back();
+      const std::uint64_t end = last.offset + last.bytes, with_run = std::max(end, run.offset + run.bytes);
+      if (run.offset <= end + kGapBytes && with_run - last.offset <= read_bytes) {
+        last.bytes = with_run - last.offset;
+        last.runs = {last.runs.data(), last.runs.size() + 1};
+        continue;
       }
     }
-    bytes_ += packed.bytes();
-    if (rows_of_parts != nullptr) *rows_of_parts = first_rows;
-    return packed;
+    reads.push_back({run.shard, run.offset, run.bytes, {&run, 1}});
   }
+  return reads;
+}
 
-  std::size_t bytes_ = 0;
-  std::vector<PackJob> jobs_;
-};
-
-LayerWeights plan_layer(const checkpoint::Layer& layer, const model::Dimensions& dims, Planner& planner) {
-  LayerWeights out;
-  out.kind = layer.kind;
-  out.input_norm = layer.input_norm;
-  out.post_attention_norm = layer.post_attention_norm;
-  std::vector<int> rows;
-  if (layer.delta_net) {
-    const checkpoint::DeltaNet& net = *layer.delta_net;
-    out.mixer_in =
-        planner.place({&net.in_proj_qkv, &net.in_proj_z, &net.in_proj_b, &net.in_proj_a}, 0, &rows);
-    std::tie(out.z_row, out.b_row, out.a_row) = std::tuple(rows[1], rows[2], rows[3]);
-    out.mixer_out = planner.place_panels(net.out_proj);
-    const int channels = dims.conv_channels(), taps = dims.conv_kernel;
-    out.convolution.resize(net.convolution.size());
-    for (int c = 0; c < channels; ++c) {
-      for (int m = 0; m < taps; ++m) out.convolution[m * channels + c] = net.convolution[c * taps + m];
+void pack(const TensorRun& run, const std::byte* bytes, std::byte* out) {
+  if (run.content == Content::copy) {
+    std::memcpy(out, bytes, run.bytes);
+    return;
+  }
+  const Matrix& matrix = *run.matrix;
+  const bool codes = run.content == Content::codes;
+  const auto first_column = static_cast<std::size_t>(run.first_group) * kGroup;
+  StoredRows rows;
+  rows.first = bytes + (codes ? first_column * static_cast<std::size_t>(bits_of(matrix)) / 8
+                              : first_column / static_cast<std::size_t>(matrix.group_size) * 2);
+  rows.stride = static_cast<std::size_t>(codes ? matrix.weight_row_bytes() : matrix.scale_row_bytes());
+  rows.groups = run.groups;
+  const std::size_t block_bytes = PackedMatrix{nullptr, kLanes, run.groups, run.planes}.block_bytes();
+  for (int row = 0; row < run.rows; row += kLanes) {
+    rows.rows = std::min(kLanes, run.rows - row);
+    if (codes) {
+      pack_codes(rows, bits_of(matrix), run.planes, out);
+    } else {
+      pack_factors(rows, run.content == Content::scales ? Factor::scale : Factor::bias, matrix.group_size,
+                   run.planes, out);
     }
-    for (const float a : net.a_log) out.decay.push_back(-std::exp(a));
-    out.dt_bias = net.dt_bias;
-    out.head_norm = net.norm;
-  } else {
-    const checkpoint::Attention& attention = *layer.attention;
-    out.mixer_in = planner.place({&attention.q_proj, &attention.k_proj, &attention.v_proj}, 0, &rows);
-    std::tie(out.k_row, out.v_row) = std::tuple(rows[1], rows[2]);
-    out.mixer_out = planner.place_panels(attention.o_proj);
-    out.q_norm = attention.q_norm;
-    out.k_norm = attention.k_norm;
+    rows.first += rows.stride * kLanes;
+    out += block_bytes;
   }
-  const checkpoint::MixtureOfExperts& moe = layer.moe;
-  out.router = planner.place({&moe.router, &moe.shared_expert_gate}, 0, &rows);
-  out.shared_gate_row = rows[1];
-  for (int e = 0; e < dims.experts; ++e) {
-    out.gate_up.push_back(planner.place({&moe.gate_proj, &moe.up_proj}, e, nullptr));
-    out.down.push_back(planner.place({&moe.down_proj}, e, nullptr));
-  }
-  out.gate_up.push_back(planner.place({&moe.shared_gate_proj, &moe.shared_up_proj}, 0, nullptr));
-  out.down.push_back(planner.place({&moe.shared_down_proj}, 0, nullptr));
-  return out;
-}
-
-// Adds the arena's address to the offsets that the planner left.
-void relocate(PackedMatrix& matrix, std::byte* base) {
-  matrix.data = base + reinterpret_cast<std::size_t>(matrix.data);
-}
-
-void relocate(Weights& weights, std::byte* base) {
-  for (LayerWeights& layer : weights.layers) {
-    for (PackedMatrix* matrix : {&layer.mixer_in, &layer.router}) relocate(*matrix, base);
-    for (PackedMatrix& matrix : layer.mixer_out) relocate(matrix, base);
-    for (PackedMatrix& matrix : layer.gate_up) relocate(matrix, base);
-    for (PackedMatrix& matrix : layer.down) relocate(matrix, base);
-  }
-  relocate(weights.head, base);
 }
 
 // Counts bytes for the progress callback; safe from all threads.
@@ -208,14 +109,13 @@ class SharedProgress {
   std::mutex mutex_;
 };
 
-// A model that takes most of the memory cannot stay in the page cache beside its copy: what was copied is let
-// go of, or else the cache leaves no huge pages for the copy (40 % of it was in small pages). Ranges are
-// long, because the cache drops only whole runs of pages, and end well behind the readers, whose scales and
-// biases may lie before their codes.
+// A model that takes most of the memory cannot stay in the page cache beside its copy. It is read past the
+// cache; where that is not possible or the cache has it already, what was copied is let go of, or else the
+// cache leaves no huge pages for the copy (40 % of it was in small pages). Ranges are long, because the cache
+// drops only whole runs of pages, and end well behind the readers.
 class CacheTrail {
  public:
-  CacheTrail(const Checkpoint& checkpoint, std::uint64_t total)
-      : checkpoint_(checkpoint), active_(total > machine_memory() / 2) {}
+  CacheTrail(const Checkpoint& checkpoint, bool active) : checkpoint_(checkpoint), active_(active) {}
 
   ~CacheTrail() {
     if (active_) checkpoint_.forget_all();
@@ -246,43 +146,59 @@ class CacheTrail {
   std::uint64_t forgotten_ = 0;
 };
 
-// A thread's staging memory for the rows of one job.
-struct Staging {
-  std::vector<std::uint32_t> codes;
-  std::vector<std::uint16_t> scales, biases;
+// Commits the arena's memory as fast as one core can, ahead of those who pack into it. A virtual machine's
+// host takes back within seconds what is free, and gives it again at 0.45 GB/s: loading 19.5 GB took 19.1 s
+// where packing committed the memory, and 10.4 so. Only memory that is free: the cache may hold the files.
+class Committer {
+ public:
+  explicit Committer(const HugeBuffer& arena)
+      : thread_([&arena](const std::stop_token& stop) {
+          constexpr std::size_t kStep = 64 << 20;
+          constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;
+          for (std::size_t done = 0; done < arena.size() && !stop.stop_requested(); done += kStep) {
+            if (free_memory() < kLeftFree) return;
+            arena.populate(done, std::min(kStep, arena.size() - done));
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
 };
 
-// Returns the bytes read.
-std::uint64_t run_job(const Checkpoint& checkpoint, const PackJob& job, Staging& staging) {
-  const Matrix& matrix = *job.source;
-  const std::uint64_t code_bytes = matrix.weight_row_bytes(), scale_bytes = matrix.scale_row_bytes();
-  const auto first = static_cast<std::uint64_t>(matrix.row_index(job.expert, job.row));
-  const auto rows = static_cast<std::uint64_t>(job.rows);
-  staging.codes.resize(rows * code_bytes / sizeof(std::uint32_t));
-  staging.scales.resize(rows * scale_bytes / sizeof(std::uint16_t));
-  staging.biases.resize(staging.scales.size());
-  checkpoint.read(matrix.weight, first * code_bytes, std::as_writable_bytes(std::span(staging.codes)));
-  checkpoint.read(matrix.scales, first * scale_bytes, std::as_writable_bytes(std::span(staging.scales)));
-  checkpoint.read(matrix.biases, first * scale_bytes, std::as_writable_bytes(std::span(staging.biases)));
-
-  const std::size_t block_bytes = PackedMatrix{nullptr, kLanes, job.groups, job.planes}.block_bytes();
-  const int bits = bits_of(matrix), first_column = job.first_group * kGroup;
-  const std::size_t first_word = static_cast<std::size_t>(first_column) * static_cast<std::size_t>(bits) / 32;
-  const auto first_scale = static_cast<std::size_t>(first_column / matrix.group_size);
-  for (int row = 0; row < job.rows; row += kLanes) {
-    AffineRow block[kLanes];
-    const int count = std::min(kLanes, job.rows - row);
-    for (int r = 0; r < count; ++r) {
-      const auto index = static_cast<std::size_t>(row + r);
-      block[r].codes = staging.codes.data() + index * (code_bytes / sizeof(std::uint32_t)) + first_word;
-      block[r].scales = staging.scales.data() + index * (scale_bytes / sizeof(std::uint16_t)) + first_scale;
-      block[r].biases = staging.biases.data() + index * (scale_bytes / sizeof(std::uint16_t)) + first_scale;
+// What a thread needs to load: the files, and memory to read into.
+class Loader {
+ public:
+  Loader(const Checkpoint& checkpoint, bool past_cache, int threads, std::uint64_t largest_read)
+      : checkpoint_(checkpoint) {
+    for (int shard = 0; past_cache && shard < checkpoint.proof().shards; ++shard) {
+      readers_.emplace_back(checkpoint.file(shard));
     }
-    pack_block(std::span(block, static_cast<std::size_t>(count)), job.groups, bits, matrix.group_size,
-               job.planes, job.out + static_cast<std::size_t>(row / kLanes) * block_bytes);
+    for (int i = 0; i < threads; ++i) {
+      buffers_.emplace_back(DirectReader::buffer_bytes(largest_read), "reading weights");
+    }
   }
-  return rows * (code_bytes + 2 * scale_bytes);
-}
+
+  void load(const Read& read, int thread, std::byte* arena) const {
+    const HugeBuffer& memory = buffers_[static_cast<std::size_t>(thread)];
+    std::span<const std::byte> bytes;
+    if (readers_.empty()) {
+      const std::span out(memory.data(), static_cast<std::size_t>(read.bytes));
+      checkpoint_.file(read.shard).read(read.offset, out);
+      bytes = out;
+    } else {
+      const DirectReader& reader = readers_[static_cast<std::size_t>(read.shard)];
+      bytes = reader.read(read.offset, read.bytes, {memory.data(), memory.size()});
+    }
+    for (const TensorRun& run : read.runs) {
+      pack(run, bytes.data() + (run.offset - read.offset), arena + run.out);
+    }
+  }
+
+ private:
+  const Checkpoint& checkpoint_;
+  std::vector<DirectReader> readers_;  // of the shards; none: through the cache
+  std::vector<HugeBuffer> buffers_;    // of the threads
+};
 
 }  // namespace
 
@@ -301,61 +217,35 @@ void EmbeddingTable::decode(std::int64_t row, std::span<float> out) const {
   }
 }
 
-Weights load_weights(const Checkpoint& checkpoint, ThreadPool& pool, const Progress& progress) {
-  const model::Dimensions& dims = checkpoint.dimensions();
-  Weights weights;
-  Planner planner;
-  for (const checkpoint::Layer& layer : checkpoint.layers()) {
-    weights.layers.push_back(plan_layer(layer, dims, planner));
+Weights load_weights(const Checkpoint& checkpoint, ThreadPool& pool, const Progress& progress,
+                     std::uint64_t memory) {
+  WeightPlan plan = plan_weights(checkpoint);
+  const std::vector<Read> reads = plan_reads(plan.runs);
+  std::uint64_t total = 0, largest = 0;
+  for (const Read& read : reads) {
+    total += read.bytes;
+    largest = std::max(largest, read.bytes);
   }
-  weights.head = planner.place({&checkpoint.head()}, 0, nullptr);
-  weights.final_norm = checkpoint.final_norm();
-  const Matrix& embedding = checkpoint.embedding();
-  require_kernel(embedding);
-  const auto offset = [&](std::uint64_t bytes) {
-    return reinterpret_cast<std::size_t>(planner.place_raw(bytes));
-  };
-  const std::size_t codes_at = offset(embedding.weight.bytes), scales_at = offset(embedding.scales.bytes),
-                    biases_at = offset(embedding.biases.bytes);
+  plan.allocate();
 
-  weights.arena = HugeBuffer(planner.bytes(), "the model's weights");
-  std::byte* base = weights.arena.data();
-  relocate(weights, base);
-  weights.embedding.matrix = embedding;
-  weights.embedding.codes = base + codes_at;
-  weights.embedding.scales = reinterpret_cast<const std::uint16_t*>(base + scales_at);
-  weights.embedding.biases = reinterpret_cast<const std::uint16_t*>(base + biases_at);
-
-  // Reads in file order keep a disk busy with long sequential runs.
-  std::vector<PackJob>& jobs = planner.jobs();
-  std::sort(jobs.begin(), jobs.end(), [](const PackJob& a, const PackJob& b) {
-    return std::tuple(a.source->weight.shard, a.source->weight.offset, a.expert, a.row) <
-           std::tuple(b.source->weight.shard, b.source->weight.offset, b.expert, b.row);
-  });
-  std::uint64_t total = embedding.stored_bytes();
-  for (const PackJob& job : jobs) {
-    total += static_cast<std::uint64_t>(job.rows) *
-             (job.source->weight_row_bytes() + 2 * job.source->scale_row_bytes());
-  }
+  const bool past_cache = total > memory / 2;
+  ThreadPool threads(std::max(pool.size(), std::min(kLoadersPerCore * pool.size(), kMostLoaders)));
+  const Loader loader(checkpoint, past_cache, threads.size(), largest);
   SharedProgress shared(progress, total);
-  checkpoint.read(embedding.weight, 0, {base + codes_at, embedding.weight.bytes});
-  checkpoint.read(embedding.scales, 0, {base + scales_at, embedding.scales.bytes});
-  checkpoint.read(embedding.biases, 0, {base + biases_at, embedding.biases.bytes});
-  shared.add(embedding.stored_bytes());
-
-  ThreadPool loaders(std::max(pool.size(), std::min(kLoadersPerCore * pool.size(), kMostLoaders)));
-  std::vector<Staging> staging(static_cast<std::size_t>(loaders.size()));
-  CacheTrail trail(checkpoint, total);
-  loaders.parallel_in_order(
-      static_cast<std::int64_t>(jobs.size()), 1, [&](std::int64_t begin, std::int64_t end, int thread) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          PackJob job = jobs[static_cast<std::size_t>(i)];
-          job.out = base + reinterpret_cast<std::size_t>(job.out);
-          shared.add(run_job(checkpoint, job, staging[static_cast<std::size_t>(thread)]));
-          trail.reached(job.source->weight.shard, job.source->weight.offset);
-        }
-      });
-  return weights;
+  {
+    const Committer committer(plan.weights.arena);
+    CacheTrail trail(checkpoint, past_cache);
+    threads.parallel_in_order(static_cast<std::int64_t>(reads.size()), 1,
+                              [&](std::int64_t begin, std::int64_t end, int thread) {
+                                for (std::int64_t i = begin; i < end; ++i) {
+                                  const Read& read = reads[static_cast<std::size_t>(i)];
+                                  loader.load(read, thread, plan.weights.arena.data());
+                                  shared.add(read.bytes);
+                                  trail.reached(read.shard, read.offset);
+                                }
+                              });
+  }
+  return std::move(plan.weights);
 }
 
 }  // namespace lily::cpu

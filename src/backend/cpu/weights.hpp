@@ -8,6 +8,7 @@
 
 #include "backend/cpu/kernels.hpp"
 #include "base/huge_buffer.hpp"
+#include "base/machine_memory.hpp"
 #include "base/thread_pool.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "lily/progress.hpp"
@@ -54,8 +55,10 @@ struct Weights {
   HugeBuffer arena;  // everything packed
 };
 
-// Reads every matrix once, in file order, in parallel, straight into its packed place. Throws Error:
-// unsupported (a format without a kernel; names the tensor), out_of_memory, device.
-Weights load_weights(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool, const Progress& progress);
+// Reads every tensor once, in file order, in parallel, straight into its packed place. A checkpoint of more
+// than half of `memory` is read past the page cache and not kept there. Throws Error: unsupported (a format
+// without a kernel; names the tensor), out_of_memory, device.
+Weights load_weights(const checkpoint::Checkpoint& checkpoint, ThreadPool& pool, const Progress& progress,
+                     std::uint64_t memory = machine_memory());
 
 }  // namespace lily::cpu
