@@ -43,6 +43,11 @@ GPU_KERNEL(EarlyReturn) {
 }
 struct Misaligned : Pair {};
 GPU_KERNEL(Misaligned) { a.y[t.index] = t.index < 60 ? load4(a.x + t.index).x : 0.0f; }
+struct MisalignedHint : Pair {};
+GPU_KERNEL(MisalignedHint) {
+  if (t.index == 0) prefetch_cache(reinterpret_cast<in<uchar>>(a.x + 1), 16);
+  a.y[t.index] = 0.0f;
+}
 struct MissingBarrier : Pair {};
 GPU_KERNEL(MissingBarrier) {  // none after the read
   float sum = 0;
@@ -154,6 +159,7 @@ TEST(EmulatorFaults, ReturnBeforeABarrier) {
 
 TEST(EmulatorFaults, MisalignedAccess) {
   expect_mentions(raised([] { output<Misaligned>(Misaligned_entry); }), "thread 1: misaligned access");
+  expect_mentions(raised([] { output<MisalignedHint>(MisalignedHint_entry); }), "prefetch_cache");
 }
 
 TEST(EmulatorFaults, RunsAgainAfterAFault) {

@@ -82,7 +82,10 @@ TEST_P(Experts, GateUpAndDownAgreeWithTheFormula) {
     g.logits_stride = stride;
     g.activation_stride = width;
     g.eps = kEps;
-    run(g, {divide_up(shape.picks * shape.expert_size / 16, pairs), shape.tokens});
+    g.groups = divide_up(shape.picks * shape.expert_size / 16, pairs);
+    g.next = g.gate;
+    g.next_blocks = static_cast<uint>(gate.packed().size() / WeightBlock::bytes);
+    run(g, {g.groups, shape.tokens});
 
     const std::vector<float> before = uniforms(x.size(), -5, 5);
     float* residual = upload(before);

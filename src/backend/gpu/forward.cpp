@@ -122,7 +122,7 @@ void Recorder::split_attention(Plan& plan, const LayerWeights& layer, const KvRe
       {y});
 }
 
-void Recorder::experts_by_token(Plan& plan, const LayerWeights& layer) const {
+void Recorder::experts_by_token(Plan& plan, const LayerWeights& layer, const DeviceMatrix* next) const {
   const uint picks = number(dims_.experts_per_token), expert_size = number(dims_.expert_size),
              shared_size = number(dims_.shared_expert_size), width = picks * expert_size + shared_size;
   const Region logits = router(layer.router),
@@ -160,8 +160,12 @@ void Recorder::experts_by_token(Plan& plan, const LayerWeights& layer) const {
   gate_up.logits_stride = layer.router.padded_rows();
   gate_up.activation_stride = width;
   gate_up.eps = eps();
-  plan.add(gate_up, {divide_up(picks * expert_size / WeightBlock::rows, gate_up.pairs_per_group), rows_},
-           {x(), logits, activations}, {activations});
+  gate_up.groups = divide_up(picks * expert_size / WeightBlock::rows, gate_up.pairs_per_group);
+  if (next != nullptr) {
+    gate_up.next = next->blocks;
+    gate_up.next_blocks = next->tiles * next->parts();
+  }
+  plan.add(gate_up, {gate_up.groups, rows_}, {x(), logits, activations}, {activations});
 
   ExpertDown down{};
   down.down = layer.down.blocks;

@@ -40,8 +40,8 @@ class Recorder {
   // Attention of each token on its own, split over the positions, times the gates: decode, and few tokens.
   void split_attention(Plan& plan, const LayerWeights& layer, const KvRegions& kv) const;
   // Router and experts of each token on its own: decode, few tokens, and weights that the sorted path does
-  // not read.
-  void experts_by_token(Plan& plan, const LayerWeights& layer) const;
+  // not read. `next`, or null, is what reads weights after them.
+  void experts_by_token(Plan& plan, const LayerWeights& layer, const DeviceMatrix* next) const;
 
   float eps() const { return static_cast<float>(dims_.rms_norm_eps); }
   // The parts of the pass's buffers that its tokens use.

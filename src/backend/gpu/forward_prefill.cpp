@@ -180,7 +180,7 @@ void PrefillRecorder::tile_attention(Plan& plan, const LayerWeights& layer, cons
 
 void PrefillRecorder::experts(Plan& plan, const LayerWeights& layer) const {
   if (experts_for(rows_, std::max(layer.gate.planes, layer.down.planes)) == Experts::by_token) {
-    experts_by_token(plan, layer);
+    experts_by_token(plan, layer, nullptr);
     return;
   }
   norm_rows(plan, layer.post_attention_norm);

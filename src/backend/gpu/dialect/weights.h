@@ -17,6 +17,8 @@
 //   prefetch_end(b)                        no more; one lane, after a simd_sync where several prefetch
 //   tile_ready(b)                        all threads, after a group_barrier: all blocks of `b` are there
 //   tile_block(b, slot, from)            the block prefetched from `from` into `slot`
+//   prefetch_cache(from, bytes)          a hint: what a later dispatch reads may come to the cache that all
+//                                        threadgroups share; a multiple of 16 bytes, at such an address
 //
 // A kernel that prefetches has tile_blocks, the size of its tile memory, among its enumerators. Where a
 // machine has no such copy the blocks are read where they are. May begin before wait_for_previous: nobody
@@ -60,6 +62,9 @@ GPU_FN void tile_ready(barrier_reference b) {
 GPU_FN block_pointer tile_block(barrier_reference, uint slot, const uchar*) {
   return gpu_tile_memory + slot * WeightBlock::bytes;
 }
+GPU_FN void prefetch_cache(const uchar* from, uint bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 #elif !defined(__METAL_VERSION__) && !defined(__CUDACC__)
 using block_pointer = const uchar*;
 using barrier_reference = TileBarrier&;
@@ -74,6 +79,7 @@ GPU_FN void tile_ready(barrier_reference b) { emulator::tile_ready(b); }
 GPU_FN block_pointer tile_block(barrier_reference b, uint slot, in<uchar> from) {
   return emulator::tile_block(b, slot, from);
 }
+GPU_FN void prefetch_cache(in<uchar> from, uint bytes) { emulator::prefetch_cache(from, bytes); }
 #else
 #if defined(__METAL_VERSION__)
 using barrier_reference = threadgroup TileBarrier&;
@@ -86,6 +92,7 @@ GPU_FN void prefetch_tile(barrier_reference, uint, in<uchar>, uint) {}
 GPU_FN void prefetch_end(barrier_reference) {}
 GPU_FN void tile_ready(barrier_reference) {}
 GPU_FN block_pointer tile_block(barrier_reference, uint, in<uchar> from) { return from; }
+GPU_FN void prefetch_cache(in<uchar>, uint) {}
 #endif
 
 // The bytes `shift` to `shift + 7` of the four values, lowest first; shift is 0 or 8.

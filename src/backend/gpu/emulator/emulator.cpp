@@ -343,6 +343,15 @@ void prefetch(TileBarrier& barrier, uint slot, const uchar* from, uint blocks) {
   tiles.prefetch(&barrier, slot, from, blocks);
 }
 
+void prefetch_cache(const uchar* from, uint bytes) {
+  if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0 || bytes == 0 || bytes % 16 != 0) {
+    fault("prefetch_cache of what does not begin and end at multiples of 16 bytes");
+  }
+  // A machine may read all of it, so both ends are read here, where the address sanitizer sees it.
+  static_cast<void>(*static_cast<const volatile uchar*>(from));
+  static_cast<void>(*static_cast<const volatile uchar*>(from + bytes - 1));
+}
+
 void prefetch_end(TileBarrier& barrier) {
   if (barrier.state != kBegun) fault("prefetch_end without prefetch_begin");
   barrier.state = kEnded + current_group->barriers();

@@ -107,6 +107,7 @@ const Simdgroup& work_for_all(T value, Place place, Function work) {
 void prefetch_begin(TileBarrier& barrier);
 void prefetch(TileBarrier& barrier, uint slot, const uchar* from, uint blocks);
 void prefetch_end(TileBarrier& barrier);
+void prefetch_cache(const uchar* from, uint bytes);
 void tile_ready(TileBarrier& barrier);
 const uchar* tile_block(TileBarrier& barrier, uint slot, const uchar* from);
 

@@ -65,6 +65,9 @@ GPU_KERNEL(ExpertGateUp) {
   uint parts = blocks_of(a.inputs) * a.planes, tiles = a.expert_size / 16;
   uint first = t.group.x * a.pairs_per_group, count = min(a.pairs_per_group, a.picks * tiles - first);
   GPU_UNROLL for (uint i = 0; i < ExpertGateUp::max_pairs; ++i) prefetch_begin(s.barrier[i], t);
+  if (t.simd == simds - 1 && t.group.y == 0 && a.next_blocks != 0) {
+    prefetch_share(a.next, a.next_blocks, t.group.x, a.groups, t.lane);
+  }
   InputFactors factors = load_factors(a.factor, a.inputs, t.index);
   Task task = first_task(t.simd, parts);
   group_barrier();

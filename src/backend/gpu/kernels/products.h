@@ -92,6 +92,15 @@ GPU_FN void prefetch_tiles(barrier_reference barrier, in<uchar> weights, uint bl
   }
 }
 
+// A threadgroup's share of blocks that a later dispatch reads, on their way to the cache; by one simdgroup.
+GPU_FN void prefetch_share(in<uchar> from, uint blocks, uint group, uint groups, uint lane) {
+  const uint pieces = 8;  // of a share
+  uint each = (blocks + groups * pieces - 1) / (groups * pieces), first = (group * pieces + lane) * each;
+  if (lane < pieces && first < blocks) {
+    prefetch_cache(from + ulong(first) * WeightBlock::bytes, min(each, blocks - first) * WeightBlock::bytes);
+  }
+}
+
 // Where a simdgroup begins: the blocks of a run of tiles are spread over the simdgroups. Worked out before
 // wait_for_previous, and without a division, which takes as long as half a product.
 struct Task {

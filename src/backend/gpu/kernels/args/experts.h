@@ -39,6 +39,9 @@ struct RankedLogits {
 // threadgroup g takes pairs g * pairs_per_group and on, at most max_pairs, each as soon as it is there.
 // Grid: (pairs / pairs_per_group rounded up, tokens), pairs = picks * expert_size / 16.
 // 2 * pairs_per_group * input blocks * planes must fit tile_blocks.
+//
+// While the choice is made memory rests; what it can fetch meanwhile are the `next_blocks` blocks at `next`,
+// of the projection after this layer. 0: none.
 struct ExpertGateUp {
   enum : uint {
     threads = 512,
@@ -49,10 +52,12 @@ struct ExpertGateUp {
     tile_blocks = 48
   };
   in<uchar> gate, up;  // [experts][expert_size / 16][blocks][planes]
+  in<uchar> next;
   in<float> x, factor;
   in<float> logits;        // [tokens][logits_stride]
   out<float> activations;  // [tokens][activation_stride]
   uint inputs, planes, experts, picks, expert_size, pairs_per_group, logits_stride, activation_stride;
+  uint next_blocks, groups;  // groups: the grid's, which share them
   float eps;
   struct Shared {
     uint4 codes[max_inputs / 8];
