@@ -15,6 +15,11 @@ inline constexpr double kElementwise = 1e-6;
 inline constexpr double kDeltaNet = 2e-5;
 inline constexpr double kDeltaNetLongRun = 1e-3;
 
+// In chunks on tiles both factors of a product have two bf16 terms, 2^-17 of each, and the product of the
+// lower terms, 2^-18, is left out; products follow each other four times within a chunk (1.8e-5 seen at most;
+// with one term 6e-3).
+inline constexpr double kDeltaNetChunks = 5e-5;
+
 // Softmax weights carry the exponential's error, values are fp32 sums; relative to the largest value. Keys
 // and values are compared as stored (f16 or 8 bit), so storage is not part of it.
 inline constexpr double kAttention = 1e-5;
@@ -29,6 +34,9 @@ inline constexpr double kAttentionTwoTerms = 1e-3;
 // `fast`: queries, keys and weights in 8 bits, scores of size 1.6: they move by 1 %, and so do weights; over
 // 768 positions the errors average out (1e-2 seen at most).
 inline constexpr double kAttentionCodes = 2e-2;
+
+// On tiles: all of them in bf16, 2^-9 of each; values of size 4 that have all the weight show it unreduced.
+inline constexpr double kAttentionTiles = 2e-2;
 
 // 15 bits and a sign per group: half a step of 1 / 32639 of the group's largest magnitude. One term: half a
 // step of 1 / 127.

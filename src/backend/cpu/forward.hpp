@@ -162,6 +162,7 @@ class Prefiller {
   Context context_;
   ScratchSizes sizes_;
   bool attention_in_codes_;
+  bool on_tiles_;  // DeltaNet and attention
   FloatBuffer hidden_, mixed_, convolved_, inner_, output_, router_, slots_, gates_, queries_,
       attention_sums_;
   FloatBuffer angles_, logits_;

@@ -105,6 +105,17 @@ struct AttentionState {
   float* values = nullptr;   // [heads][head_dim]
 };
 
+// Consecutive tokens and the query heads that share one KV head. Strides are in floats between tokens.
+struct AttentionGroup {
+  const float* queries = nullptr;  // [tokens][heads][head_dim], already scaled
+  float* values = nullptr;         // [tokens][heads][head_dim], weighted sums of values
+  float* sums = nullptr;           // [tokens][heads], sums of weights
+  std::ptrdiff_t query_stride = 0, value_stride = 0, sum_stride = 0;
+  int tokens = 0;
+  int heads = 0;
+  int position = 0;  // of the first token
+};
+
 // Indices of codes in a 16-bit KvView.
 constexpr std::ptrdiff_t key_index(int head_dim, int position, int dim) {
   const std::ptrdiff_t strip = position / kKeyStrip;
@@ -183,6 +194,12 @@ struct Kernels {
   // The recurrence of docs/model.md "Gated DeltaNet" for 16 value rows, `block` of value_dim / 16.
   void (*delta_net)(const DeltaNetRun& run, int block) = nullptr;
 
+  // The same for all value rows of `heads` value heads that share their queries, keys and number of tokens, in
+  // chunks of 32 tokens on matrix tiles, a few last ones apart. key_dim and value_dim are multiples of 32.
+  // `fast` prefill uses it; null where there are no tiles. A run cut at multiples of 32 tokens gives the same
+  // bits, cut elsewhere others.
+  void (*delta_net_heads)(const DeltaNetRun* runs, int heads) = nullptr;
+
   // Stores one token's key and value (fp32, head_dim values each) at `position`.
   void (*store_kv)(const KvView& kv, int head_dim, int position, const float* key,
                    const float* value) = nullptr;
@@ -199,6 +216,11 @@ struct Kernels {
   KvCodes (*encode_block)(const KvView& kv, int head_dim, int begin, const KvCodes& room) = nullptr;
   void (*attend_codes)(const KvCodes& codes, int head_dim, const float* queries, int heads,
                        const AttentionState& state) = nullptr;
+
+  // `fast` attention of many tokens at once, over positions 0 up to each token's own, all of which are stored:
+  // writes values and sums. Queries, keys, softmax weights and values are rounded to bf16. A token's result
+  // does not depend on the others. head_dim is a multiple of 32. Null where there are no matrix tiles.
+  void (*attend_group)(const KvView& kv, int head_dim, const AttentionGroup& group) = nullptr;
 
   // Reads memory as fast as the instruction set can; returns a value that depends on all of it.
   std::uint64_t (*read_stream)(const std::byte* data, std::size_t bytes) = nullptr;

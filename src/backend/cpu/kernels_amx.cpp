@@ -1,4 +1,5 @@
 // The CPU kernels for AMX: prefill's matrix products in tiles of 8-bit integers, everything else as AVX-512.
+#include "backend/cpu/amx_mixers.hpp"
 #include "backend/cpu/kernels.hpp"
 #include "backend/cpu/simd/amx_tiles.hpp"
 #include "backend/cpu/simd/avx512.hpp"
@@ -56,6 +57,8 @@ const Kernels& amx_kernels() {
     kernels.expert_chunk = 2048;
     kernels.expert_tokens = 128;
     kernels.blocks_at_once = 64;
+    kernels.delta_net_heads = &amx_delta_net_heads;
+    kernels.attend_group = &amx_attend_group;
     kernels.integer_peak = &amx_integer_peak;
     return kernels;
   }();

@@ -3,20 +3,13 @@
 #pragma once
 
 #include "backend/cpu/body/attention_parts.hpp"
+#include "backend/cpu/body/code_lanes.hpp"
 #include "backend/cpu/kernels.hpp"
 
 namespace {
 
 using lily::cpu::KvView;
 using lily::cpu::value_code_index;
-
-// Byte kByte of each lane, signed, or the signed code whose value + 128 it is.
-template <int kByte, bool kOffset>
-LILY_INLINE F byte_lanes(I words) {
-  const I top = Simd::template shift_left<24 - 8 * kByte>(words);
-  return Simd::to_float(
-      Simd::template shift_right<24>(kOffset ? Simd::iadd(top, Simd::iset1(INT32_MIN)) : top));
-}
 
 // Scores of kHeads queries against the 16 positions whose codes and scales are given.
 template <class S, int kHeads>

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/body/attention_parts.hpp"
+#include "backend/cpu/body/code_lanes.hpp"
 #include "backend/cpu/kernels.hpp"
 
 namespace {
@@ -16,13 +17,6 @@ using lily::cpu::kPairLimit;
 using lily::cpu::kValueStrip;
 using lily::cpu::KvView;
 using lily::cpu::value_index;
-
-// Code kCode of each lane.
-template <int kCode>
-LILY_INLINE F pair_lanes(I pairs) {
-  return Simd::to_float(
-      Simd::template shift_right<16>(kCode == 0 ? Simd::template shift_left<16>(pairs) : pairs));
-}
 
 // Queries and softmax weights get 16-bit codes that share a scale: x ~ scale * code. Their range is what no
 // sum can overflow: 64 products of codes a_i <= kPairLimit of the cache and b_i of these are at most
