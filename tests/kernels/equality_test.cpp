@@ -1,6 +1,6 @@
 // Instruction sets against each other on the same inputs: quantized codes are equal to the bit, everything
-// else within the tolerances that each has against fp64; products on tiles and in pairs equal their plain
-// vector form.
+// else within the tolerances that each has against fp64; products of terms in pairs equal their plain vector
+// form.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -184,9 +184,9 @@ const Kernels* available(std::string_view name) {
   return nullptr;
 }
 
-TEST(SpecialProducts, AmxGivesTheBitsOfAvx512) {
-  const Kernels* amx = available("amx-int8");
-  if (amx == nullptr) GTEST_SKIP() << "this machine has no AMX for 8-bit integers, or does not grant it";
+TEST(SpecialProducts, AmxGivesTheBitsOfAvx512InTerms) {
+  const Kernels* amx = available("amx-bf16");
+  if (amx == nullptr) GTEST_SKIP() << "this machine has no AMX for bf16, or does not grant it";
   expect_same_products(*amx, *available("avx512-vnni"));
 }
 

@@ -7,6 +7,10 @@ namespace lily::cpu::tolerance {
 // 130 additions a lane, errors of random sign.
 inline constexpr double kSum = 2e-6;
 
+// Weights and activations rounded to bf16, relative to the sum of magnitudes: each value moves by up to 2^-9
+// of itself, two of them by 2^-8 at most, which a product of a single group may come near.
+inline constexpr double kBf16Product = 0x1p-8;
+
 // The polynomial exponential and one or two fp32 roundings, relative to the result.
 inline constexpr double kElementwise = 1e-6;
 
@@ -14,7 +18,6 @@ inline constexpr double kElementwise = 1e-6;
 // run of 20,000 tokens with almost no decay (case NUM-02) is held to the case's own bound, 1e-3.
 inline constexpr double kDeltaNet = 2e-5;
 inline constexpr double kDeltaNetLongRun = 1e-3;
-
 // In chunks on tiles both factors of a product have two bf16 terms, 2^-17 of each, and the product of the
 // lower terms, 2^-18, is left out; products follow each other four times within a chunk (1.8e-5 seen at most;
 // with one term 6e-3).
@@ -34,7 +37,6 @@ inline constexpr double kAttentionTwoTerms = 1e-3;
 // `fast`: queries, keys and weights in 8 bits, scores of size 1.6: they move by 1 %, and so do weights; over
 // 768 positions the errors average out (1e-2 seen at most).
 inline constexpr double kAttentionCodes = 2e-2;
-
 // On tiles: all of them in bf16, 2^-9 of each; values of size 4 that have all the weight show it unreduced.
 inline constexpr double kAttentionTiles = 2e-2;
 

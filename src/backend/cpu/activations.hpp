@@ -9,12 +9,24 @@
 
 namespace lily::cpu {
 
-// `rows` rows of up to `columns` values (a multiple of 64), all exact or all fast.
+// `rows` rows of up to `columns` values (a multiple of 64), all in one format.
 class ActivationRows {
  public:
   ActivationRows() = default;
-  ActivationRows(int rows, int columns, bool exact) : rows_(static_cast<std::size_t>(rows)) {
+  ActivationRows(int rows, int columns, bool exact)
+      : ActivationRows(rows, columns, exact ? RowFormat::two_terms : RowFormat::one_term) {}
+  ActivationRows(int rows, int columns, RowFormat format) : rows_(static_cast<std::size_t>(rows)) {
     const std::size_t codes = static_cast<std::size_t>(columns);
+    if (format == RowFormat::bf16) {
+      // A line more than there is, so that the rows of a tile do not fall into one set of a cache.
+      const std::size_t row_bytes = 2 * codes + 64;
+      memory_ = HugeBuffer(row_bytes * rows_.size(), "activations");
+      for (std::size_t i = 0; i < rows_.size(); ++i) {
+        rows_[i].bf16 = reinterpret_cast<std::uint16_t*>(memory_.data() + i * row_bytes);
+      }
+      return;
+    }
+    const bool exact = format == RowFormat::two_terms;
     const std::size_t floats = (2 * codes / kGroup * sizeof(float) + 63) / 64 * 64;
     const std::size_t row_bytes = (exact ? 2 : 1) * codes + floats;
     memory_ = HugeBuffer(row_bytes * rows_.size(), "activations");

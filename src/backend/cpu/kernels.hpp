@@ -37,20 +37,27 @@ struct PackedMatrix {
 // the activations out, and decode read such matrices at 41 GB/s where narrower ones gave 57.
 inline constexpr int kPanelColumns = 2048;
 
-// One row of quantized activations. Per group of 64: x ~ scale * high (fast), or scale * (256 high + low)
-// (exact, 15 bits and a sign). Codes are stored in the chunk order above. `sums` are the sums of the
-// dequantized values, so that the affine bias multiplies exactly what the codes multiply.
+// How a row of activations is rounded. One and two terms, per group of 64: x ~ scale * high (fast), or scale
+// * (256 high + low) (exact, 15 bits and a sign). bf16 rounds each value to 8 bits, and the weights too: fast
+// on AMX, where products of bf16 need no scaling group by group.
+enum class RowFormat { one_term, two_terms, bf16 };
+
+// One row of rounded activations. Codes are stored in the chunk order above. `sums` are the sums of the
+// dequantized values, so that the affine bias multiplies exactly what the codes multiply. Of a row in bf16
+// nothing else is there; its values are in the order of tiles (body/tile_operands.hpp).
 struct ActivationRow {
   std::int8_t* high = nullptr;
   std::int8_t* low = nullptr;  // null: one term
   float* scales = nullptr;     // [groups]
   float* sums = nullptr;       // [groups]
+  std::uint16_t* bf16 = nullptr;
 };
 
 // The part of a row from `column` (a multiple of 64) on.
 inline ActivationRow from_column(const ActivationRow& row, int column) {
+  if (row.bf16 != nullptr) return {nullptr, nullptr, nullptr, nullptr, row.bf16 + column};
   return {row.high + column, row.low != nullptr ? row.low + column : nullptr, row.scales + column / kGroup,
-          row.sums + column / kGroup};
+          row.sums + column / kGroup, nullptr};
 }
 
 // Positions whose scores are folded into a softmax at once.
@@ -161,16 +168,20 @@ struct Kernels {
   // What prefill gives matmul to multiply with. Tokens that pass through a layer's experts together: 512 give
   // an expert 16 tokens on average, and all its weights are read once for them. Tokens of one expert that a
   // thread takes at once: enough to reuse its codes, few enough to share out the shared expert, which has all
-  // tokens. Blocks of rows that a thread takes at once: four, 72 KiB of codes, stay in the second-level
-  // cache.
-  int expert_chunk = 512, expert_tokens = 64, blocks_at_once = 4;
+  // tokens. Of other matrices, blocks of rows and tokens that a thread takes at once: four blocks, 72 KiB of
+  // codes, stay in the second-level cache.
+  int expert_chunk = 512, expert_tokens = 64, blocks_at_once = 4, tokens_at_once = 512;
 
-  // Quantizes x [columns] (a multiple of 64) into `row`. A non-finite element makes its group's scale NaN, so
-  // that it reaches the logits and is noticed.
+  // What prefill's rows are in `fast`; `exact` and decode have terms. Only a set that names bf16 here takes
+  // rows of it.
+  RowFormat fast_rows = RowFormat::one_term;
+
+  // Rounds x [columns] (a multiple of 64) into `row`. A non-finite element makes its group's scale NaN, or is
+  // itself in bf16, so that it reaches the logits and is noticed.
   void (*quantize)(const float* x, int columns, const ActivationRow& row) = nullptr;
 
   // out[t * stride + r] = sum_c W[r][c] x_t[c] for the rows r of blocks [begin, end) and all tokens. All rows
-  // are exact or all fast. `out` has room for the padded rows.
+  // have one format. The result of a token does not depend on the others. `out` has room for the padded rows.
   void (*matmul)(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
                  float* out, std::ptrdiff_t stride) = nullptr;
 
@@ -193,9 +204,8 @@ struct Kernels {
 
   // The recurrence of docs/model.md "Gated DeltaNet" for 16 value rows, `block` of value_dim / 16.
   void (*delta_net)(const DeltaNetRun& run, int block) = nullptr;
-
-  // The same for all value rows of `heads` value heads that share their queries, keys and number of tokens, in
-  // chunks of 32 tokens on matrix tiles, a few last ones apart. key_dim and value_dim are multiples of 32.
+  // The same for all value rows of `heads` value heads that share their queries, keys and number of tokens,
+  // in chunks of 32 tokens on matrix tiles, a few last ones apart. key_dim and value_dim are multiples of 32.
   // `fast` prefill uses it; null where there are no tiles. A run cut at multiples of 32 tokens gives the same
   // bits, cut elsewhere others.
   void (*delta_net_heads)(const DeltaNetRun* runs, int heads) = nullptr;
@@ -217,9 +227,9 @@ struct Kernels {
   void (*attend_codes)(const KvCodes& codes, int head_dim, const float* queries, int heads,
                        const AttentionState& state) = nullptr;
 
-  // `fast` attention of many tokens at once, over positions 0 up to each token's own, all of which are stored:
-  // writes values and sums. Queries, keys, softmax weights and values are rounded to bf16. A token's result
-  // does not depend on the others. head_dim is a multiple of 32. Null where there are no matrix tiles.
+  // `fast` attention of many tokens at once, over positions 0 up to each token's own, all of which are
+  // stored: writes values and sums. Queries, keys, softmax weights and values are rounded to bf16. A token's
+  // result does not depend on the others. head_dim is a multiple of 32. Null where there are no matrix tiles.
   void (*attend_group)(const KvView& kv, int head_dim, const AttentionGroup& group) = nullptr;
 
   // Reads memory as fast as the instruction set can; returns a value that depends on all of it.

@@ -1,25 +1,29 @@
-// The CPU kernels for AMX: prefill's matrix products in tiles of 8-bit integers, everything else as AVX-512.
+// The CPU kernels for AMX: the matrix products of `fast` prefill in tiles of bf16, everything else as
+// AVX-512.
 #include "backend/cpu/amx_mixers.hpp"
+#include "backend/cpu/body/tile_matmul.hpp"
 #include "backend/cpu/kernels.hpp"
 #include "backend/cpu/simd/amx_tiles.hpp"
-#include "backend/cpu/simd/avx512.hpp"
-// The body uses Simd, so it comes after it.
-#include "backend/cpu/body/tile_matmul.hpp"
+#include "backend/cpu/simd/avx512_words.hpp"
 
 namespace lily::cpu {
 
 namespace {
 
-// Below this the products of a tile, which always has 16 tokens, and the unpacking of codes into memory cost
-// more than vector registers do: 80 GOP/s against 150 with 4 tokens, 380 against 330 with 16.
-constexpr int kFewestTokens = 12;
-
 void amx_matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
                 float* out, std::ptrdiff_t stride) {
-  if (tokens < kFewestTokens) {
-    avx512_kernels().matmul(matrix, begin, end, rows, tokens, out, stride);
+  if (rows[0].bf16 != nullptr) {
+    tiled::matmul<AmxTiles, Avx512Words>(matrix, begin, end, rows, tokens, out, stride);
   } else {
-    tiled::matmul<AmxTiles>(matrix, begin, end, rows, tokens, out, stride);
+    avx512_kernels().matmul(matrix, begin, end, rows, tokens, out, stride);
+  }
+}
+
+void amx_quantize(const float* x, int columns, const ActivationRow& row) {
+  if (row.bf16 != nullptr) {
+    tiled::round_row<Avx512Words>(x, columns, row);
+  } else {
+    avx512_kernels().quantize(x, columns, row);
   }
 }
 
@@ -50,13 +54,16 @@ double amx_integer_peak(std::int64_t rounds, std::int32_t* sink) {
 const Kernels& amx_kernels() {
   static const Kernels kKernels = [] {
     Kernels kernels = avx512_kernels();
-    kernels.name = "amx-int8";
+    kernels.name = "amx-bf16";
+    kernels.fast_rows = RowFormat::bf16;
+    kernels.quantize = &amx_quantize;
     kernels.matmul = &amx_matmul;
-    // 64 tokens an expert, not 16: tiles multiply twice as fast when they use unpacked codes four times. And
-    // many blocks, because tokens are brought into the order of the tiles for each call.
+    // 64 tokens an expert, not 16, and many blocks: unpacking is hidden behind the products of 64 tokens, and
+    // tokens are brought into the order of tiles for each call.
     kernels.expert_chunk = 2048;
-    kernels.expert_tokens = 128;
-    kernels.blocks_at_once = 64;
+    kernels.expert_tokens = 256;
+    kernels.blocks_at_once = 128;
+    kernels.tokens_at_once = 128;
     kernels.delta_net_heads = &amx_delta_net_heads;
     kernels.attend_group = &amx_attend_group;
     kernels.integer_peak = &amx_integer_peak;

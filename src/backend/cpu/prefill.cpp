@@ -37,7 +37,7 @@ Prefiller::Prefiller(const Context& context, bool exact)
   mixed_ = rows(kChunk, sizes_.mixer_rows);
   convolved_ = rows(kChunk, dims.conv_channels());
   inner_ = rows(kChunk, sizes_.inner_columns);
-  output_ = rows(kChunk, sizes_.panels * dims.hidden_size);
+  output_ = rows(kChunk, stride_of(sizes_.panels * dims.hidden_size));
   router_ = rows(chunk, sizes_.router_rows);
   gates_ = rows(kChunk, 2 * dims.value_heads);
   queries_ = rows(kChunk, dims.attention_rows());
@@ -45,24 +45,25 @@ Prefiller::Prefiller(const Context& context, bool exact)
   angles_ = rows(chunk, dims.rotary_dim);
   logits_ = rows(1, padded_rows(context.weights.head));
   const int active = dims.experts_per_token + 1;
-  slots_ = rows(chunk * active, dims.hidden_size);
-  input_rows_ = ActivationRows(chunk, dims.hidden_size, exact);
+  slots_ = rows(chunk * active, stride_of(dims.hidden_size));
+  const RowFormat format = exact ? RowFormat::two_terms : context.kernels.fast_rows;
+  input_rows_ = ActivationRows(chunk, dims.hidden_size, format);
   // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications.
-  router_rows_ = ActivationRows(chunk, dims.hidden_size, true);
-  inner_rows_ = ActivationRows(kChunk, sizes_.inner_columns, exact);
+  router_rows_ = ActivationRows(chunk, dims.hidden_size, RowFormat::two_terms);
+  inner_rows_ = ActivationRows(kChunk, sizes_.inner_columns, format);
   for (int panel = 0; panel < sizes_.panels; ++panel) {
     for (int t = 0; t < kChunk; ++t)
       panel_rows_.push_back(from_column(inner_rows_[t], panel * kPanelColumns));
   }
-  head_row_ = ActivationRows(1, dims.hidden_size, true);
+  head_row_ = ActivationRows(1, dims.hidden_size, RowFormat::two_terms);
   routes_.resize(static_cast<std::size_t>(chunk * dims.experts_per_token));
   slot_of_.resize(static_cast<std::size_t>(chunk * active));
   token_of_slot_.resize(slot_of_.size());
   threads_.resize(static_cast<std::size_t>(context.pool.size()));
   for (ThreadScratch& scratch : threads_) {
     scratch.normed = rows(1, dims.hidden_size);
-    scratch.gate_up = rows(expert_tokens, sizes_.expert_rows);
-    scratch.rows = ActivationRows(expert_tokens, sizes_.expert_columns, exact);
+    scratch.gate_up = rows(expert_tokens, stride_of(sizes_.expert_rows));
+    scratch.rows = ActivationRows(expert_tokens, sizes_.expert_columns, format);
     scratch.gathered.resize(static_cast<std::size_t>(expert_tokens));
     scratch.window.resize(static_cast<std::size_t>(dims.conv_kernel));
     scratch.outputs.resize(static_cast<std::size_t>(std::max(active, sizes_.panels)));
@@ -73,12 +74,24 @@ Prefiller::Prefiller(const Context& context, bool exact)
 
 void Prefiller::multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, float* out,
                          int stride) {
+  const Kernels& kernels = context_.kernels;
+  const int blocks = matrix.blocks(), most = kernels.tokens_at_once;
+  const int panels = (tokens + most - 1) / most;  // of tokens
   // Four pieces a thread or more, so that the threads finish together.
-  const int fair = std::max(4, matrix.blocks() / (4 * context_.pool.size()));
-  context_.pool.parallel_for(matrix.blocks(), std::min(context_.kernels.blocks_at_once, fair),
+  const int fair = std::max(4, blocks * panels / (4 * context_.pool.size()));
+  const int grain = std::min(kernels.blocks_at_once, fair), pieces = (blocks + grain - 1) / grain;
+  // Of even size, because blocks are multiplied in twos.
+  const int size = ((blocks + pieces - 1) / pieces + 1) / 2 * 2;
+  context_.pool.parallel_for(static_cast<std::int64_t>(panels) * pieces, 1,
                              [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-                               context_.kernels.matmul(matrix, static_cast<int>(begin), static_cast<int>(end),
-                                                       rows, tokens, out, stride);
+                               for (std::int64_t i = begin; i < end; ++i) {
+                                 const int block = static_cast<int>(i) % pieces * size,
+                                           first = static_cast<int>(i) / pieces * most;
+                                 if (block >= blocks) continue;
+                                 kernels.matmul(matrix, block, std::min(block + size, blocks), rows + first,
+                                                std::min(most, tokens - first),
+                                                out + static_cast<std::ptrdiff_t>(first) * stride, stride);
+                               }
                              });
 }
 
@@ -168,7 +181,7 @@ void Prefiller::add_mixer_output(const LayerWeights& layer, int first, int token
       context_.kernels.quantize(inner_.row(t, sizes_.inner_columns), columns, inner_rows_[t]);
     }
   });
-  const int panels = static_cast<int>(layer.mixer_out.size()), stride = panels * hidden;
+  const int panels = static_cast<int>(layer.mixer_out.size()), stride = stride_of(panels * hidden);
   for (int panel = 0; panel < panels; ++panel) {
     multiply(layer.mixer_out[static_cast<std::size_t>(panel)],
              panel_rows_.data() + static_cast<std::ptrdiff_t>(panel) * kChunk, tokens,

@@ -8,7 +8,7 @@ namespace lily::cpu {
 
 void Prefiller::experts(const LayerWeights& layer, int layer_index, int tokens) {
   const model::Dimensions& dims = context_.dims;
-  const int hidden = dims.hidden_size, active = dims.experts_per_token + 1;
+  const int hidden = dims.hidden_size, stride = stride_of(hidden), active = dims.experts_per_token + 1;
   normalize_and_quantize(layer.post_attention_norm, 0, tokens, true);
   multiply(layer.router, router_rows_.data(), tokens, router_.data(), sizes_.router_rows);
   route_tokens(layer_index, tokens);
@@ -25,7 +25,7 @@ void Prefiller::experts(const LayerWeights& layer, int layer_index, int tokens) 
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
       const int* slots = slot_of_.data() + static_cast<std::ptrdiff_t>(t) * active;
       const Route* routes = routes_.data() + static_cast<std::ptrdiff_t>(t) * dims.experts_per_token;
-      for (int i = 0; i < active; ++i) outputs[static_cast<std::size_t>(i)] = slots_.row(slots[i], hidden);
+      for (int i = 0; i < active; ++i) outputs[static_cast<std::size_t>(i)] = slots_.row(slots[i], stride);
       for (int i = 0; i + 1 < active; ++i) weights[static_cast<std::size_t>(i)] = routes[i].weight;
       weights.back() = 1 / (1 + std::exp(-router_.row(t, sizes_.router_rows)[layer.shared_gate_row]));
       context_.kernels.add_weighted(outputs.data(), weights.data(), active, hidden, hidden_.row(t, hidden));
@@ -81,6 +81,7 @@ void Prefiller::run_expert(const LayerWeights& layer, const ExpertTask& task, in
   ThreadScratch& scratch = threads_[static_cast<std::size_t>(thread)];
   const PackedMatrix& gate_up = layer.gate_up[static_cast<std::size_t>(task.expert)];
   const PackedMatrix& down = layer.down[static_cast<std::size_t>(task.expert)];
+  const int stride = stride_of(sizes_.expert_rows), out_stride = stride_of(dims.hidden_size);
   const int size = task.expert == dims.experts ? dims.shared_expert_size : dims.expert_size;
 
   for (int i = 0; i < task.count; ++i) {
@@ -88,14 +89,14 @@ void Prefiller::run_expert(const LayerWeights& layer, const ExpertTask& task, in
         input_rows_[token_of_slot_[static_cast<std::size_t>(task.first + i)]];
   }
   kernels.matmul(gate_up, 0, gate_up.blocks(), scratch.gathered.data(), task.count, scratch.gate_up.data(),
-                 sizes_.expert_rows);
+                 stride);
   for (int i = 0; i < task.count; ++i) {
-    float* gate = scratch.gate_up.row(i, sizes_.expert_rows);
+    float* gate = scratch.gate_up.row(i, stride);
     kernels.silu_multiply(gate, gate + size, size, gate);
     kernels.quantize(gate, size, scratch.rows[i]);
   }
-  kernels.matmul(down, 0, down.blocks(), scratch.rows.data(), task.count,
-                 slots_.row(task.first, dims.hidden_size), dims.hidden_size);
+  kernels.matmul(down, 0, down.blocks(), scratch.rows.data(), task.count, slots_.row(task.first, out_stride),
+                 out_stride);
 }
 
 }  // namespace lily::cpu

@@ -30,14 +30,15 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vnni");
 }
 
-// The processor has AMX's tiles and 8-bit products, and the system grants this process their 8 KiB of state.
+// The processor has AMX's tiles, its products of bf16 and of 8 bits, and conversions to bf16 in vectors, and
+// the system grants this process the tiles' 8 KiB of state.
 bool has_amx() {
 #if defined(__linux__)
-  constexpr unsigned kTileBit = 1U << 24, kInt8Bit = 1U << 25;  // cpuid 7.0, edx
+  constexpr unsigned kNeeded = 1U << 22 | 1U << 24 | 1U << 25;  // cpuid 7.0, edx: bf16, tiles, int8
   constexpr long kRequestPermission = 0x1023, kTileData = 18;   // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTileBit) == 0 || (d & kInt8Bit) == 0)
-    return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kNeeded) != kNeeded) return false;
+  if (!__builtin_cpu_supports("avx512bf16")) return false;
   static const bool kGranted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   return kGranted;
 #else

@@ -7,7 +7,7 @@ namespace lily::cpu {
 
 std::int8_t* tile_scratch(std::size_t bytes) {
   thread_local HugeBuffer memory;
-  if (memory.size() < bytes) memory = HugeBuffer(bytes, "activations of the tile kernels");
+  if (memory.size() < bytes) memory = HugeBuffer(bytes, "operands of the tile kernels");
   return memory.as<std::int8_t>();
 }
 

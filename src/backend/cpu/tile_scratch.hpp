@@ -1,4 +1,4 @@
-// Memory of a thread for the rows that the tile kernels gather.
+// Memory of a thread for what the tile kernels unpack and gather.
 #pragma once
 
 #include <cstddef>

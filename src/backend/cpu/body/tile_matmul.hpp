@@ -1,18 +1,16 @@
-// Packed codes times many activation rows on matrix tiles, over any Simd and any Tiles.
+// Packed codes times many rows of activations, both rounded to bf16, on matrix tiles, over any Tiles and
+// Words (body/tile_operands.hpp).
 //
 // A class of Tiles has eight tiles of 16 rows x 64 bytes, numbered at compile time:
 //   zero<t>()             t = 0
 //   load<t>(p, stride)    row r of t = 64 bytes at p + r * stride
 //   store<t>(p)           the rows of t, one after the other, to p
-//   dot<c, a, b>()        c[m][n] += sum_k a[m][k] * b[k / 4][4 n + k % 4], c int32, a int8, b uint8
+//   dot_bf16<c, a, b>()   c[m][n] += sum_k a[m][k] * b[k / 2][2 n + k % 2], c fp32, a and b bf16
 //
-// One group of 64 columns is one dot of depth 64: 16 tokens by 16 matrix rows. An unpacked group of 16 rows
-// already lies as b wants it (nibbles of chunk c are rows 2c and 2c + 1), activations in chunk order as a.
-// Every sum is then scaled in vector registers by the very operations of body/matmul.hpp in their order, so
-// that both give the same bits.
+// Weights are the left operand, because there a row's codes need no more than a table of its 16 values;
+// tokens are the right one. Sums stay in tiles over a slice of columns, and wait in memory as fp32 for the
+// next. They are added up in the order of columns, whatever the number of tokens or their place among others.
 #pragma once
-
-#include <type_traits>
 
 #include "backend/cpu/body/tile_operands.hpp"
 
@@ -20,242 +18,256 @@ namespace {
 
 namespace tiled {
 
-using F = Simd::F;
-using I = Simd::I;
-
-// Memory asked for while the processor multiplies, into the second-level cache: some lines a step.
-struct Fetch {
-  const std::byte *next = nullptr, *end = nullptr;
-  int lines = 0;
-
-  LILY_INLINE void some(Fetch& fetch) {
-    for (int i = 0; i < fetch.lines; ++i) __builtin_prefetch(fetch.next + i * 64, 0, 2);
-    fetch.next += fetch.lines * 64;
-    if (fetch.next >= fetch.end) fetch.lines = 0;
-  }
-};
-
-// Up to four groups of a slice times tiles of tokens.
-struct Job {
-  int first_tile = 0, tiles = 0, blocks = 0;
-  int slice = 0, first_group = 0;  // of the slice
-  int groups = 0;
-  bool first = false;  // of all: results begin at zero
-};
-
-// A job of tiles of which kRows tokens count. The steps of all tiles, blocks and groups are one sequence,
-// whose stages are some steps apart, so that none waits for the one before it: codes of step i are loaded
-// while step i - 1 is multiplied, the sums of step i - 2 are stored and those of step i - 4 scaled. The codes
-// of a tile's tokens stay in registers for all blocks, because loading a tile takes half as long as
-// multiplying it.
-template <int kTerms, int kRows, class Tiles>
-class Pipeline {
+template <class Tiles, class Words>
+class Product {
  public:
-  static constexpr int kGroups = 4 / kTerms;
+  Product(const PackedMatrix& matrix, int begin, int end, int tokens)
+      : matrix_(matrix), begin_(begin), end_(end), space_(matrix.groups, tokens) {}
 
-  LILY_INLINE void run(Tiles& tiles, Workspace& space, const Job& job, Fetch& fetch) {
-    const int steps = job.tiles * job.blocks * kGroups;
-    int load_tile = job.first_tile, load_block = 0, scale_tile = job.first_tile, scale_block = 0;
-    float* results = space.results(scale_tile, 0);
-    F result[kRows];
-    load_results(job, results, result);
-    const auto stages = [&](int i, auto turn) __attribute__((always_inline)) {
-      // The group of each stage; every step takes one turn, also where the last slice has fewer groups.
-      constexpr int kLoadGroup = decltype(turn)::value;
-      constexpr int kMultiplyGroup = (kLoadGroup + 4 - kMultiply) % kGroups;
-      constexpr int kStoreGroup = (kLoadGroup + 4 - kStore) % kGroups;
-      constexpr int kScaleGroup = (kLoadGroup + 4 - kScale) % kGroups;
-      if (i >= kMultiply && i < steps + kMultiply && kMultiplyGroup < job.groups)
-        multiply<kMultiplyGroup>(tiles);
-      if (i < steps) {
-        if (kLoadGroup < job.groups) {
-          if (load_block == 0) load_tokens<kLoadGroup>(tiles, space.tokens(load_tile), job);
-          tiles.template load<kCodes<kLoadGroup>>(space.codes(load_block)[job.first_group + kLoadGroup], 64);
+  // Up to kPanelTokens tokens.
+  void run(const ActivationRow* rows, int tokens, float* out, std::ptrdiff_t stride) {
+    space_.template gather<Words>(rows, tokens);
+    token_tiles_ = (tokens + kTileTokens - 1) / kTileTokens;
+    units_per_group_ = token_tiles_ <= 2 ? 2 : 1;
+    // The slices of all panels are one sequence; each is unpacked while the one before is multiplied.
+    int buffer = 0, panel = 0;
+    unpack_later(begin_, 0, buffer);
+    finish_unpacking();
+    for (int block = begin_; block < end_; block += kPanelBlocks) {
+      const int blocks = std::min(kPanelBlocks, end_ - block);
+      results_ = space_.results(panel);
+      for (int first = 0; first < matrix_.groups; first += kSliceGroups) {
+        const int groups = std::min(kSliceGroups, matrix_.groups - first);
+        if (first + groups < matrix_.groups) {
+          unpack_later(block, first + groups, 1 - buffer);
+        } else if (block + blocks < end_) {
+          unpack_later(block + blocks, 0, 1 - buffer);
         }
-        if (kLoadGroup == kGroups - 1 && ++load_block == job.blocks) {
-          load_block = 0;
-          ++load_tile;
+        if (blocks == 2) {
+          multiply_slice<2>(space_.weights(buffer), first, groups);
+        } else {
+          multiply_slice<1>(space_.weights(buffer), first, groups);
         }
+        finish_unpacking();
+        buffer = 1 - buffer;
       }
-      if (i >= kStore && i < steps + kStore && kStoreGroup < job.groups)
-        store<kStoreGroup>(tiles, space, i - kStore);
-      if (i >= kScale && i < steps + kScale) {
-        Fetch::some(fetch);
-        if (kScaleGroup < job.groups) {
-          scale(space, i - kScale, space.token_factors(scale_tile, job.slice),
-                space.row_factors(scale_block, job.first_group + kScaleGroup), job.first_group + kScaleGroup,
-                result);
-        }
-        if (kScaleGroup == kGroups - 1) {
-          store_results(result, results);
-          if (++scale_block == job.blocks) {
-            scale_block = 0;
-            ++scale_tile;
-          }
-          if (scale_tile < job.first_tile + job.tiles) {
-            results = space.results(scale_tile, scale_block);
-            load_results(job, results, result);
-          }
-        }
-      }
-    };
-    for (int i = 0; i < steps + kScale; i += kGroups) {
-      stages(i, std::integral_constant<int, 0>{});
-      stages(i + 1, std::integral_constant<int, 1>{});
-      if constexpr (kGroups == 4) {
-        stages(i + 2, std::integral_constant<int, 2>{});
-        stages(i + 3, std::integral_constant<int, 3>{});
-      }
+      put_sums_away();
+      finish_writing();
+      writing_.begin(results_, blocks, tokens, out + block * kLanes, stride);
+      panel = 1 - panel;
     }
+    finish_writing();
   }
 
  private:
-  // Steps behind loading. Two terms take both registers of sums, which are stored at once.
-  static constexpr int kMultiply = 1, kStore = kTerms == 1 ? 2 : 1, kScale = 4;
+  // What vectors do beside the products of a group.
+  template <int kUnits>
+  struct Beside {
+    Unit units[std::max(kUnits, 1)];
+    Square square;
+  };
 
-  LILY_INLINE void load_results(const Job& job, const float* results, F* result) {
-#pragma GCC unroll 16
-    for (int t = 0; t < kRows; ++t) result[t] = job.first ? Simd::zero() : Simd::load(results + t * kLanes);
+  void unpack_later(int block, int first_group, int buffer) {
+    unpacking_.begin(matrix_, matrix_.data + static_cast<std::size_t>(block) * matrix_.block_bytes(),
+                     std::min(kPanelBlocks, end_ - block), first_group,
+                     std::min(kSliceGroups, matrix_.groups - first_group), space_.weights(buffer));
   }
-  LILY_INLINE void store_results(const F* result, float* results) {
-#pragma GCC unroll 16
-    for (int t = 0; t < kRows; ++t) Simd::store(results + t * kLanes, result[t]);
-  }
-
-  // The registers of a term's sums, of codes and of tokens.
-  template <int kAt, int kTerm>
-  static constexpr int kSums = kTerms == 1 ? kAt % 2 : kTerm;
-  template <int kAt>
-  static constexpr int kCodes = 2 + kAt % 2;
-  template <int kAt, int kTerm>
-  static constexpr int kTokens = 4 + (kAt * kTerms) + kTerm;
-
-  template <int kAt>
-  LILY_INLINE void load_tokens(Tiles& tiles, const TokenTile& tokens, const Job& job) {
-    const std::ptrdiff_t column =
-        static_cast<std::ptrdiff_t>(job.slice * kSliceGroups + job.first_group + kAt) * kGroup;
-    tiles.template load<kTokens<kAt, 0>>(tokens.high + column, tokens.stride);
-    if constexpr (kTerms == 2) tiles.template load<kTokens<kAt, 1>>(tokens.low + column, tokens.stride);
-  }
-  template <int kAt, int kTerm = 0>
-  LILY_INLINE void multiply(Tiles& tiles) {
-    tiles.template zero<kSums<kAt, kTerm>>();
-    tiles.template dot<kSums<kAt, kTerm>, kTokens<kAt, kTerm>, kCodes<kAt>>();
-    if constexpr (kTerm + 1 < kTerms) multiply<kAt, kTerm + 1>(tiles);
-  }
-  template <int kAt, int kTerm = 0>
-  LILY_INLINE void store(Tiles& tiles, Workspace& space, int step) {
-    tiles.template store<kSums<kAt, kTerm>>(sums<kTerm>(space, step));
-    if constexpr (kTerm + 1 < kTerms) store<kAt, kTerm + 1>(tiles, space, step);
-  }
-  // One KiB on from where the codes of the step lie in their page.
-  template <int kTerm>
-  LILY_INLINE std::byte* sums(Workspace& space, int step) {
-    return space.sums((step + 1) % 4 + 4 * kTerm);
-  }
-
-  // result += affine formula of a step's sums.
-  LILY_INLINE void scale(Workspace& space, int step, const TokenFactors& tokens, const RowFactors& rows,
-                         int group, F* result) {
-    const F scales = Simd::load(rows.scales), biases = Simd::load(rows.biases);
-    const std::byte *high = sums<0>(space, step), *low = sums<kTerms - 1>(space, step);
-#pragma GCC unroll 16
-    for (int t = 0; t < kRows; ++t) {
-      I sum;
-      std::memcpy(&sum, high + t * sizeof sum, sizeof sum);
-      if constexpr (kTerms == 2) {
-        I second;
-        std::memcpy(&second, low + t * sizeof second, sizeof second);
-        sum = Simd::iadd(Simd::template shift_left<8>(sum), second);
+  void finish_unpacking() {
+    while (unpacking_.left() > 0) {
+      const Unit unit = unpacking_.take();
+      if (unpacking_.planes() == 2) {
+        Words::unpack_bytes(unit, scratch_);
+      } else {
+        unpack_pieces<0, Words::kPieces>(&unit);
       }
-      const F product = Simd::mul(Simd::to_float(sum), Simd::set1(tokens.scales[t][group]));
-      result[t] = Simd::fma(product, scales, result[t]);
-      result[t] = Simd::fma(biases, Simd::set1(tokens.sums[t][group]), result[t]);
     }
   }
+  void finish_writing() {
+    while (!writing_.done()) write_quarters<0, 4>(writing_.take());
+  }
+  // Pieces [kFirst, kEnd) of the units, one unit after the other.
+  template <int kFirst, int kEnd>
+  inline __attribute__((always_inline)) void unpack_pieces(const Unit* units) {
+    if constexpr (kFirst < kEnd) {
+      Words::template unpack<kFirst % Words::kPieces>(units[kFirst / Words::kPieces], scratch_);
+      unpack_pieces<kFirst + 1, kEnd>(units);
+    }
+  }
+
+  // All tiles of tokens, every second slice backwards: the sums of the last ones are still there.
+  template <int kBlocks>
+  void multiply_slice(const std::byte* weights, int first_group, int groups) {
+    const int pairs = (token_tiles_ + 1) / 2;
+    for (int i = 0; i < pairs; ++i) {
+      const int tile = 2 * (first_group / kSliceGroups % 2 == 0 ? i : pairs - 1 - i);
+      if (tile + 1 < token_tiles_) {
+        multiply<kBlocks, 2>(weights, tile, first_group, groups);
+      } else {
+        multiply<kBlocks, 1>(weights, tile, first_group, groups);
+      }
+    }
+  }
+
+  // A slice of kBlocks blocks by kTokens tiles of tokens: tiles 0 to 3 are sums, 4 and 5 weights, 6 and 7
+  // tokens.
+  template <int kBlocks, int kTokens>
+  void multiply(const std::byte* weights, int tile, int first_group, int groups) {
+    change_sums<kBlocks * kTokens>(results_ + tile * kBlocks * kTileBytes, first_group == 0);
+    const std::byte* tokens = space_.tokens(tile, first_group);
+    for (int g = 0; g < groups; ++g) {
+      // As many units a group as finish in time: blocks of the next slice by passes over this one.
+      const int units = unpacking_.planes() == 2 ? 0 : std::min(unpacking_.left(), units_per_group_);
+      if (writing_.done()) {
+        multiply_group<kBlocks, kTokens, false>(units, weights, tokens);
+      } else {
+        multiply_group<kBlocks, kTokens, true>(units, weights, tokens);
+      }
+      weights += kTilesPerGroup * kBlocks * kTileBytes;
+      tokens += kTilesPerGroup * kTileBytes;
+    }
+  }
+
+  template <int kBlocks, int kTokens, bool kWrite>
+  inline __attribute__((always_inline)) void multiply_group(int units, const std::byte* weights,
+                                                            const std::byte* tokens) {
+    if (units == 0) {
+      multiply_beside<kBlocks, kTokens, kWrite, 0>(weights, tokens);
+    } else if (units == 1) {
+      multiply_beside<kBlocks, kTokens, kWrite, 1>(weights, tokens);
+    } else {
+      multiply_beside<kBlocks, kTokens, kWrite, 2>(weights, tokens);
+    }
+  }
+  // Two steps of 32 columns; meanwhile kUnits units are unpacked, and a square is written. A product keeps
+  // the tile unit busy for 16 cycles, in which vectors do a piece; a whole unit in a row would leave it idle,
+  // because few tile instructions are in flight at a time (one 2 x 2 step and one unit: 28 and 36 ns, 69
+  // together).
+  template <int kBlocks, int kTokens, bool kWrite, int kUnits>
+  void multiply_beside(const std::byte* weights, const std::byte* tokens) {
+    Beside<kUnits> beside;
+#pragma GCC unroll 2
+    for (int u = 0; u < kUnits; ++u) beside.units[u] = unpacking_.take();
+    if constexpr (kWrite) beside.square = writing_.take();
+    multiply_step<kBlocks, kTokens, kWrite, kUnits, 0>(weights, tokens, beside);
+    multiply_step<kBlocks, kTokens, kWrite, kUnits, 1>(weights + kBlocks * kTileBytes, tokens + kTileBytes,
+                                                       beside);
+  }
+  template <int kBlocks, int kTokens, bool kWrite, int kUnits, int kStep>
+  inline __attribute__((always_inline)) void multiply_step(const std::byte* weights, const std::byte* tokens,
+                                                           const Beside<kUnits>& beside) {
+    constexpr int kSlots = kBlocks * kTokens * kTilesPerGroup, kSlot = kStep * kBlocks * kTokens;
+    tiles_.template load<4>(weights, 64);
+    tiles_.template load<6>(tokens, 64);
+    tiles_.template dot_bf16<0, 4, 6>();
+    between<kSlot, kSlots, kWrite>(beside);
+    if constexpr (kBlocks == 2) {
+      tiles_.template load<5>(weights + kTileBytes, 64);
+      tiles_.template dot_bf16<1, 5, 6>();
+      between<kSlot + 1, kSlots, kWrite>(beside);
+    }
+    if constexpr (kTokens == 2) {
+      tiles_.template load<7>(tokens + space_.token_tile_bytes(), 64);
+      tiles_.template dot_bf16<kBlocks, 4, 7>();
+      between<kSlot + kBlocks, kSlots, kWrite>(beside);
+      if constexpr (kBlocks == 2) {
+        tiles_.template dot_bf16<3, 5, 7>();
+        between<kSlot + 3, kSlots, kWrite>(beside);
+      }
+    }
+  }
+  // What slot kSlot of kSlots has to do.
+  template <int kSlot, int kSlots, bool kWrite, int kUnits>
+  inline __attribute__((always_inline)) void between(const Beside<kUnits>& beside) {
+    constexpr int kAll = kUnits * Words::kPieces;
+    unpack_pieces<kAll * kSlot / kSlots, kAll*(kSlot + 1) / kSlots>(beside.units);
+    if constexpr (kWrite) {
+      write_quarters<4 * kSlot / kSlots, 4 * (kSlot + 1) / kSlots>(beside.square);
+    }
+  }
+  // Quarters [kFirst, kEnd) of a square.
+  template <int kFirst, int kEnd>
+  inline __attribute__((always_inline)) void write_quarters(const Square& square) {
+    if constexpr (kFirst < kEnd) {
+      const auto row = [&](int r) __attribute__((always_inline)) { return square.sums + r * 64; };
+      Words::template transpose<kFirst>(row, square.out, writing_.stride(), square.tokens);
+      write_quarters<kFirst + 1, kEnd>(square);
+    }
+  }
+
+  // Puts the sums that are in tiles away and brings kCount others, which begin at zero if `first`.
+  template <int kCount>
+  inline __attribute__((always_inline)) void change_sums(std::byte* results, bool first) {
+    if (results == sums_of_) return;
+    if (sums_ == kCount) {
+      exchange_sums<0, kCount>(results, first);
+    } else {
+      put_sums_away();
+      load_sums<0, kCount>(results, first);
+    }
+    sums_of_ = results;
+    sums_ = kCount;
+  }
+  void put_sums_away() {
+    if (sums_ == 4) store_sums<0, 4>();
+    if (sums_ == 2) store_sums<0, 2>();
+    if (sums_ == 1) store_sums<0, 1>();
+    sums_of_ = nullptr;
+    sums_ = 0;
+  }
+  template <int kTile, int kCount>
+  inline __attribute__((always_inline)) void exchange_sums(const std::byte* results, bool first) {
+    if constexpr (kTile < kCount) {
+      store_sums<kTile, kTile + 1>();
+      load_sums<kTile, kTile + 1>(results, first);
+      exchange_sums<kTile + 1, kCount>(results, first);
+    }
+  }
+  template <int kTile, int kCount>
+  inline __attribute__((always_inline)) void load_sums(const std::byte* results, bool first) {
+    if constexpr (kTile < kCount) {
+      if (first) {
+        tiles_.template zero<kTile>();
+      } else {
+        tiles_.template load<kTile>(results + kTile * kTileBytes, 64);
+      }
+      load_sums<kTile + 1, kCount>(results, first);
+    }
+  }
+  template <int kTile, int kCount>
+  inline __attribute__((always_inline)) void store_sums() {
+    if constexpr (kTile < kCount) {
+      tiles_.template store<kTile>(sums_of_ + kTile * kTileBytes);
+      store_sums<kTile + 1, kCount>();
+    }
+  }
+
+  const PackedMatrix& matrix_;
+  int begin_, end_;
+  Workspace space_;
+  Tiles tiles_;
+  Unpacking unpacking_;
+  Writing writing_;
+  typename Words::Scratch scratch_;
+  int token_tiles_ = 0, units_per_group_ = 1;
+  std::byte* results_ = nullptr;
+  std::byte* sums_of_ = nullptr;  // results whose sums are in tiles
+  int sums_ = 0;                  // how many
 };
 
-template <int kTerms, int kRows, class Tiles>
-void run_rows(Tiles& tiles, Workspace& space, Job job, int groups, Fetch& fetch) {
-  constexpr int kMost = Pipeline<kTerms, kRows, Tiles>::kGroups;
-  for (job.first_group = 0; job.first_group < groups; job.first_group += kMost) {
-    job.groups = std::min(kMost, groups - job.first_group);
-    job.first = job.slice == 0 && job.first_group == 0;
-    Pipeline<kTerms, kRows, Tiles>::run(tiles, space, job, fetch);
-  }
-}
-
-// A slice of `groups` groups by all tokens; of the last tile only as many rows as count, rounded up to four.
-template <int kTerms, class Tiles>
-void run_slice(Tiles& tiles, Workspace& space, int slice, int groups, int blocks, int tokens, Fetch& fetch) {
-  const int rest = tokens % kTileTokens;
-  Job job;
-  job.slice = slice;
-  job.blocks = blocks;
-  job.tiles = tokens / kTileTokens + (rest > 12 ? 1 : 0);
-  if (job.tiles > 0) run_rows<kTerms, 16>(tiles, space, job, groups, fetch);
-  if (rest == 0 || rest > 12) return;
-  job.first_tile = job.tiles;
-  job.tiles = 1;
-  if (rest > 8) {
-    run_rows<kTerms, 12>(tiles, space, job, groups, fetch);
-  } else if (rest > 4) {
-    run_rows<kTerms, 8>(tiles, space, job, groups, fetch);
-  } else {
-    run_rows<kTerms, 4>(tiles, space, job, groups, fetch);
-  }
-}
-
-// A panel of `blocks` blocks from `data` on by the tokens that `space` has taken.
-template <int kTerms, class Tiles>
-void multiply_panel(Tiles& tiles, Workspace& space, const PackedMatrix& matrix, const std::byte* data,
-                    int blocks, int tokens, Fetch& fetch, float* out, std::ptrdiff_t stride) {
-  for (int slice = 0; slice < slices_of(matrix.groups); ++slice) {
-    const int first = slice * kSliceGroups, groups = std::min(kSliceGroups, matrix.groups - first);
-    space.take_slice(data, matrix, blocks, first, groups);
-    run_slice<kTerms>(tiles, space, slice, groups, blocks, tokens, fetch);
-  }
-  for (int t = 0; t < tokens; ++t) {
-    for (int b = 0; b < blocks; ++b) {
-      Simd::store(out + t * stride + b * kLanes,
-                  Simd::load(space.results(t / kTileTokens, b) + t % kTileTokens * kLanes));
-    }
-  }
-}
-
-template <int kTerms, class Tiles>
-void matmul_as(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
-               float* out, std::ptrdiff_t stride) {
-  Workspace space(matrix.groups, tokens, kTerms);
-  Tiles tiles;
-  for (int first = 0; first < tokens; first += kPanelTokens) {
-    const int count = std::min(kPanelTokens, tokens - first);
-    space.take_tokens(rows + first, count);
-    for (int block = begin; block < end; block += kPanelBlocks) {
-      const int blocks = std::min(kPanelBlocks, end - block);
-      const std::byte* data = matrix.data + static_cast<std::size_t>(block) * matrix.block_bytes();
-      Fetch fetch;
-      if (const int next = std::min(kPanelBlocks, end - block - blocks); next > 0) {
-        const int steps = (count + kTileTokens - 1) / kTileTokens * blocks * matrix.groups;
-        fetch.next = data + static_cast<std::size_t>(blocks) * matrix.block_bytes();
-        fetch.end = fetch.next + static_cast<std::size_t>(next) * matrix.block_bytes();
-        fetch.lines = (static_cast<int>((fetch.end - fetch.next) / 64) + steps - 1) / steps;
-      }
-      multiply_panel<kTerms>(tiles, space, matrix, data, blocks, count, fetch,
-                             out + first * stride + block * kLanes, stride);
-    }
-  }
-}
-
-// Kernels::matmul.
-template <class Tiles>
+// Kernels::matmul for rows in bf16.
+template <class Tiles, class Words>
 void matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens, float* out,
             std::ptrdiff_t stride) {
-  if (rows[0].low != nullptr) {
-    matmul_as<2, Tiles>(matrix, begin, end, rows, tokens, out, stride);
-  } else {
-    matmul_as<1, Tiles>(matrix, begin, end, rows, tokens, out, stride);
+  Product<Tiles, Words> product(matrix, begin, end, tokens);
+  for (int first = 0; first < tokens; first += kPanelTokens) {
+    product.run(rows + first, std::min(kPanelTokens, tokens - first), out + first * stride, stride);
   }
+}
+
+// Kernels::quantize for a row in bf16.
+template <class Words>
+void round_row(const float* x, int columns, const ActivationRow& row) {
+  for (int c = 0; c < columns; c += kTileColumns) Words::round(x + c, row.bf16 + c);
 }
 
 }  // namespace tiled

@@ -1,4 +1,15 @@
-// What the matrix tiles multiply, and what scales their sums: unpacked codes and rows of tokens.
+// What matrix tiles multiply: unpacked weights, gathered activations, and the memory for both.
+//
+// A class of Words makes them (simd/avx512_words.hpp, simd/plain_words.hpp). All columns are in the order of
+// tiles: column c of each 32 lies at 8 (c % 4) + c / 4.
+//   Scratch                       what unpack keeps from one piece to the next
+//   unpack<piece>(unit, scratch)  bf16(scale * code + bias) of a group of 16 packed rows of 4-bit codes; in
+//                                 order the pieces 0 to kPieces - 1, which take about the same time
+//   unpack_bytes(unit, scratch)   the same of 8-bit codes, in one piece
+//   round(x, out)                 32 values, rounded to bf16
+//   transpose<quarter>(row, out, stride, count)
+//                                 word j of row(i), of 16 x 16 words of 32 bits, to word i of out + j *
+//                                 stride, for the j of the quarter that are below `count`
 #pragma once
 
 #include <algorithm>
@@ -16,157 +27,165 @@ using lily::cpu::kGroup;
 using lily::cpu::kLanes;
 using lily::cpu::PackedMatrix;
 
-constexpr int kTileTokens = 16;
 constexpr int kTileBytes = 1024;
-// Codes are unpacked for a panel of four blocks of 16 rows and a slice of four groups at a time (16 KiB,
-// which stay in the first-level cache), and then reused by up to 256 tokens.
-constexpr int kPanelBlocks = 4;
+constexpr int kTileTokens = 16;
+constexpr int kTileColumns = 32;
+constexpr int kTilesPerGroup = kGroup / kTileColumns;
+// Two blocks of 16 rows, four groups of them at a time: 16 KiB, and as much for what is unpacked next.
+constexpr int kPanelBlocks = 2;
 constexpr int kSliceGroups = 4;
+// Tokens that reuse unpacked weights. Their 2,048 columns take 1 MiB of the second-level cache.
 constexpr int kPanelTokens = 256;
-constexpr int kPanelTiles = kPanelTokens / kTileTokens;
 
-constexpr int slices_of(int groups) { return (groups + kSliceGroups - 1) / kSliceGroups; }
-
-// 16 tokens. Codes have one or two terms; rows are `stride` bytes apart.
-struct TokenTile {
-  const std::int8_t *high = nullptr, *low = nullptr;
-  std::ptrdiff_t stride = 0;
+// A group of 16 packed rows, and the tiles [16 rows][32 columns] of its columns 0 .. 31 and 32 .. 63.
+struct Unit {
+  const std::byte* group = nullptr;
+  std::byte *first = nullptr, *second = nullptr;
 };
 
-// ActivationRow's scales and sums of a slice.
-struct TokenFactors {
-  float scales[kTileTokens][kSliceGroups];
-  float sums[kTileTokens][kSliceGroups];
+// A slice of a panel of weights, unpacked group by group and block by block into tiles [32 columns][block].
+class Unpacking {
+ public:
+  // Groups [first, first + groups) of `blocks` blocks that begin at `data`.
+  void begin(const PackedMatrix& matrix, const std::byte* data, int blocks, int first, int groups,
+             std::byte* tiles) {
+    block_bytes_ = matrix.block_bytes();
+    group_bytes_ = matrix.group_bytes();
+    planes_ = matrix.planes;
+    at_ = data + static_cast<std::size_t>(first) * group_bytes_;
+    tiles_ = tiles;
+    blocks_ = blocks;
+    block_ = 0;
+    left_ = blocks * groups;
+  }
+
+  // Groups that are not unpacked yet.
+  int left() const { return left_; }
+  int planes() const { return planes_; }
+
+  // The next of them; asks for the same group of the next panel.
+  inline __attribute__((always_inline)) Unit take() {
+    const std::byte* group = at_ + static_cast<std::size_t>(block_) * block_bytes_;
+    const std::byte* next = group + static_cast<std::size_t>(blocks_) * block_bytes_;
+#pragma GCC unroll 9
+    for (int line = 0; line < 9; ++line) __builtin_prefetch(next + line * 64, 0, 2);
+    std::byte* first = tiles_ + block_ * kTileBytes;
+    const Unit unit{group, first, first + blocks_ * kTileBytes};
+    --left_;
+    if (++block_ == blocks_) {
+      block_ = 0;
+      at_ += group_bytes_;
+      tiles_ += kTilesPerGroup * blocks_ * kTileBytes;
+    }
+    return unit;
+  }
+
+ private:
+  const std::byte* at_ = nullptr;
+  std::byte* tiles_ = nullptr;
+  std::size_t block_bytes_ = 0, group_bytes_ = 0;
+  int planes_ = 1, blocks_ = 0, block_ = 0, left_ = 0;
 };
 
-// Of a group of 16 rows.
-struct RowFactors {
-  float scales[kLanes], biases[kLanes];
+template <class Words, class Row>
+inline __attribute__((always_inline)) void transpose_all(const Row& row, std::byte* out,
+                                                         std::ptrdiff_t stride, int count) {
+  Words::template transpose<0>(row, out, stride, count);
+  Words::template transpose<1>(row, out, stride, count);
+  Words::template transpose<2>(row, out, stride, count);
+  Words::template transpose<3>(row, out, stride, count);
+}
+
+// Sums [16 rows][16 tokens] of a block and a tile of tokens, of which `tokens` count, and where they go.
+struct Square {
+  const std::byte* sums = nullptr;
+  std::byte* out = nullptr;
+  int tokens = 0;
 };
 
-// A thread's memory for one matrix shape and number of tokens. Codes and the tiles' sums begin at a page, so
-// that sums can be stored elsewhere in their page than the codes that are loaded meanwhile: a load waits for
-// a store in flight to the same place in a page.
+// The sums of a panel, written square by square to the rows of tokens.
+class Writing {
+ public:
+  void begin(const std::byte* results, int blocks, int tokens, float* out, std::ptrdiff_t stride) {
+    results_ = results;
+    out_ = reinterpret_cast<std::byte*>(out);
+    stride_ = stride * static_cast<std::ptrdiff_t>(sizeof(float));
+    blocks_ = blocks;
+    tokens_ = tokens;
+    block_ = 0;
+  }
+
+  bool done() const { return tokens_ <= 0; }
+  std::ptrdiff_t stride() const { return stride_; }  // in bytes
+
+  inline __attribute__((always_inline)) Square take() {
+    const Square square{results_, out_ + block_ * kLanes * static_cast<std::ptrdiff_t>(sizeof(float)),
+                        tokens_};
+    results_ += kTileBytes;
+    if (++block_ == blocks_) {
+      block_ = 0;
+      tokens_ -= kTileTokens;
+      out_ += kTileTokens * stride_;
+    }
+    return square;
+  }
+
+ private:
+  const std::byte* results_ = nullptr;
+  std::byte* out_ = nullptr;
+  std::ptrdiff_t stride_ = 0;
+  int blocks_ = 1, tokens_ = 0, block_ = 0;
+};
+
+// A thread's memory for one matrix shape and number of tokens.
 class Workspace {
  public:
-  Workspace(int groups, int tokens, int terms)
-      : groups_(groups),
-        terms_(terms),
-        // One group more than there are, so that the rows of a tile do not all fall into two sets of a cache.
-        row_bytes_(static_cast<std::ptrdiff_t>(groups + 1) * kGroup) {
-    const int most = std::min(tokens, kPanelTokens);
-    const auto tiles = static_cast<std::size_t>((most + kTileTokens - 1) / kTileTokens);
-    const std::size_t rows = tiles * kTileTokens * static_cast<std::size_t>(terms * row_bytes_);
-    const std::size_t factors = tiles * static_cast<std::size_t>(slices_of(groups)) * sizeof(TokenFactors);
-    std::int8_t* memory = lily::cpu::tile_scratch(sizeof(Fixed) + factors + rows);
-    fixed_ = reinterpret_cast<Fixed*>(memory);
-    factors_ = reinterpret_cast<TokenFactors*>(memory + sizeof(Fixed));
-    rows_ = memory + sizeof(Fixed) + factors;
+  Workspace(int groups, int tokens) : token_tile_bytes_(groups * kTilesPerGroup * kTileBytes) {
+    const int most = std::min(tokens, kPanelTokens), tiles = (most + kTileTokens - 1) / kTileTokens;
+    results_bytes_ = tiles * kPanelBlocks * kTileBytes;
+    const std::size_t results = 2 * static_cast<std::size_t>(results_bytes_);
+    weights_ = reinterpret_cast<std::byte*>(lily::cpu::tile_scratch(
+        2 * kSliceBytes + results + static_cast<std::size_t>(tiles * token_tile_bytes_)));
+    results_ = weights_ + 2 * kSliceBytes;
+    tokens_ = results_ + results;
   }
 
-  // [group of the slice][kTileBytes]
-  std::byte (*codes(int block))[kTileBytes] { return fixed_->codes[block]; }
-  std::byte* sums(int place) { return fixed_->sums[place]; }
-  // [kTileTokens][kLanes]
-  float* results(int tile, int block) { return fixed_->results[tile][block][0]; }
-  RowFactors& row_factors(int block, int group) { return fixed_->rows[block][group]; }
-  const TokenTile& tokens(int tile) const { return fixed_->tokens[tile]; }
-  TokenFactors& token_factors(int tile, int slice) { return factors_[tile * slices_of(groups_) + slice]; }
-
-  // Finds the rows of up to kPanelTokens tokens: in place where 16 lie at equal distances, else copied. Rows
-  // that are missing in the last tile are zeros.
-  void take_tokens(const ActivationRow* rows, int tokens) {
-    for (int first = 0; first < tokens; first += kTileTokens) {
-      const int tile = first / kTileTokens, present = std::min(kTileTokens, tokens - first);
-      take_codes(rows + first, present, tile);
-      for (int t = 0; t < kTileTokens; ++t) take_factors(t < present ? rows + first + t : nullptr, tile, t);
-    }
+  // One of two slices: one is multiplied while the other is unpacked.
+  std::byte* weights(int which) { return weights_ + static_cast<std::size_t>(which) * kSliceBytes; }
+  // One of two panels, for the same reason: fp32 [token tile][block][16 rows][16 tokens]
+  std::byte* results(int which) { return results_ + which * results_bytes_; }
+  // bf16 [32 columns of `group` on][16 pairs of columns][16 tokens][2]
+  std::byte* tokens(int token_tile, int group) {
+    return tokens_ + token_tile * token_tile_bytes_ + group * kTilesPerGroup * kTileBytes;
   }
+  std::ptrdiff_t token_tile_bytes() const { return token_tile_bytes_; }
 
-  // Groups [first, first + count) of `blocks` blocks from `data` on.
-  void take_slice(const std::byte* data, const PackedMatrix& matrix, int blocks, int first, int count) {
-    const std::size_t group_bytes = matrix.group_bytes();
-    for (int b = 0; b < blocks; ++b) {
-      const std::byte* group = data + static_cast<std::size_t>(b) * matrix.block_bytes() +
-                               static_cast<std::size_t>(first) * group_bytes;
-      for (int g = 0; g < count; ++g, group += group_bytes) {
-        unpack(group, matrix.planes, codes(b)[g]);
-        const auto* affine = reinterpret_cast<const std::uint16_t*>(group + group_bytes - 64);
-        Simd::store(row_factors(b, g).scales, Simd::load_bf16(affine));
-        Simd::store(row_factors(b, g).biases, Simd::load_bf16(affine + kLanes));
+  // Brings the rows of up to kPanelTokens tokens into the order of tiles. What a tile lacks in tokens are
+  // copies, whose results nobody reads.
+  template <class Words>
+  void gather(const ActivationRow* rows, int count) {
+    constexpr int kAhead = 8;
+    for (int first = 0; first < count; first += kTileTokens) {
+      const std::byte* row[kTileTokens];
+      for (int t = 0; t < kTileTokens; ++t) {
+        row[t] = reinterpret_cast<const std::byte*>(rows[std::min(first + t, count - 1)].bf16);
+      }
+      std::byte* tiles = tokens(first / kTileTokens, 0);
+      const int steps = static_cast<int>(token_tile_bytes_ / kTileBytes);
+      for (int k = 0; k < steps; ++k) {
+        for (const std::byte* r : row) __builtin_prefetch(r + (k + kAhead) * 64, 0, 3);
+        const auto at = [&](int t) __attribute__((always_inline)) { return row[t] + k * 64; };
+        transpose_all<Words>(at, tiles + k * kTileBytes, 64, kTileTokens);
       }
     }
   }
 
  private:
-  struct alignas(4096) Fixed {
-    std::byte codes[kPanelBlocks][kSliceGroups][kTileBytes];
-    std::byte sums[8][kTileBytes];
-    float results[kPanelTiles][kPanelBlocks][kTileTokens][kLanes];
-    RowFactors rows[kPanelBlocks][kSliceGroups];
-    TokenTile tokens[kPanelTiles];
-  };
+  static constexpr std::size_t kSliceBytes =
+      std::size_t{kPanelBlocks} * kSliceGroups * kTilesPerGroup * kTileBytes;
 
-  // A group of 16 rows as a tile of unsigned bytes; two planes of four bits become one byte.
-  LILY_INLINE void unpack(const std::byte* group, int planes, std::byte* tile) {
-    using Bytes = std::uint64_t __attribute__((vector_size(64)));
-    constexpr std::uint64_t kLow = 0x0f0f0f0f0f0f0f0f;
-    for (int c = 0; c < 8; ++c) {
-      Bytes codes;
-      std::memcpy(&codes, group + c * 64, 64);
-      Bytes even = codes & kLow, odd = (codes >> 4) & kLow;
-      if (planes == 2) {
-        std::memcpy(&codes, group + 512 + c * 64, 64);
-        even = (even << 4) | (codes & kLow);
-        odd = (odd << 4) | ((codes >> 4) & kLow);
-      }
-      std::memcpy(tile + c * 128, &even, 64);
-      std::memcpy(tile + c * 128 + 64, &odd, 64);
-    }
-  }
-
-  static bool evenly_spaced(const ActivationRow* rows, std::ptrdiff_t stride) {
-    for (int t = 1; t < kTileTokens; ++t) {
-      if (rows[t].high - rows[t - 1].high != stride) return false;
-      if (rows[t].low != nullptr && rows[t].low - rows[t - 1].low != stride) return false;
-    }
-    return true;
-  }
-
-  void take_codes(const ActivationRow* rows, int present, int tile) {
-    TokenTile& found = fixed_->tokens[tile];
-    if (present == kTileTokens) {
-      found = {rows->high, rows->low, rows[1].high - rows->high};
-      if (evenly_spaced(rows, found.stride)) return;
-    }
-    std::int8_t* high = rows_ + tile * kTileTokens * terms_ * row_bytes_;
-    std::int8_t* low = terms_ == 2 ? high + kTileTokens * row_bytes_ : nullptr;
-    const auto bytes = static_cast<std::size_t>(groups_) * kGroup;
-    for (int t = 0; t < kTileTokens; ++t) {
-      if (t < present) {
-        std::memcpy(high + t * row_bytes_, rows[t].high, bytes);
-        if (low != nullptr) std::memcpy(low + t * row_bytes_, rows[t].low, bytes);
-      } else {
-        std::memset(high + t * row_bytes_, 0, bytes);
-        if (low != nullptr) std::memset(low + t * row_bytes_, 0, bytes);
-      }
-    }
-    found = {high, low, row_bytes_};
-  }
-
-  void take_factors(const ActivationRow* row, int tile, int t) {
-    for (int g = 0; g < groups_; ++g) {
-      TokenFactors& factors = token_factors(tile, g / kSliceGroups);
-      factors.scales[t][g % kSliceGroups] = row != nullptr ? row->scales[g] : 0.0F;
-      factors.sums[t][g % kSliceGroups] = row != nullptr ? row->sums[g] : 0.0F;
-    }
-  }
-
-  int groups_, terms_;
-  std::ptrdiff_t row_bytes_;
-  Fixed* fixed_;
-  TokenFactors* factors_;
-  std::int8_t* rows_;
+  std::ptrdiff_t token_tile_bytes_, results_bytes_ = 0;
+  std::byte *weights_, *results_, *tokens_;
 };
 
 }  // namespace tiled

@@ -1,0 +1,26 @@
+// Operands made with AVX-512, tiles in plain C++: all of the AMX kernel but the instructions of its tiles.
+// Compiled with flags of its own, so nothing here may be shared with other files.
+#include "kernels/tile_products.hpp"
+
+#if defined(__x86_64__)
+#include "backend/cpu/body/tile_matmul.hpp"
+#include "backend/cpu/simd/avx512_words.hpp"
+#include "backend/cpu/simd/plain_tiles.hpp"
+#endif
+
+namespace lily::cpu::testing {
+
+const TileProducts* avx512_tile_products() {
+#if defined(__x86_64__)
+  static const TileProducts kProducts{"avx512", &tiled::round_row<Avx512Words>,
+                                      &tiled::matmul<PlainTiles, Avx512Words>};
+  const bool available = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                         __builtin_cpu_supports("avx512bf16");
+  return available ? &kProducts : nullptr;
+#else
+  return nullptr;
+#endif
+}
+
+}  // namespace lily::cpu::testing
