@@ -14,8 +14,6 @@ set(LILY_ARM_SOURCES
   tests/kernels/equality_test.cpp
   tests/kernels/matmul_test.cpp
   tests/kernels/routing_test.cpp
-  tests/kernels/tile_attention_test.cpp
-  tests/kernels/tile_delta_net_test.cpp
   tests/kernels/tile_matmul_test.cpp
   tests/kernels/tile_products.cpp
   tests/kernels/tile_products_avx512.cpp)

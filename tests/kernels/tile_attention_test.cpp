@@ -148,13 +148,17 @@ TEST(TileAttention, IsTheSoftmaxOfWhatATokenSees) {
   }
 }
 
-// Scores up to some hundreds: all weight on one or two positions, wherever they lie, and blocks whose maximum
-// rises or does not.
-TEST(TileAttention, SharpSoftmax) {
-  const Shape shape{false, 64, 4, 500, 40};
-  Case c(shape, 0.0F);
-  c.attend(0, shape.tokens);
-  c.expect_softmax(tolerance::kAttentionTiles);  // all weights equal
+// All weights equal, and all weight on a few positions, wherever they lie: blocks whose maximum rises by much
+// and blocks whose does not.
+TEST(TileAttention, FlatAndSharpSoftmax) {
+  const Shape shape{false, 64, 4, 700, 40};
+  for (const auto& [scale, bound] :
+       {std::pair(0.0F, tolerance::kAttentionTiles), std::pair(3.0F, tolerance::kAttentionTilesSharp)}) {
+    SCOPED_TRACE(scale);
+    Case c(shape, scale);
+    c.attend(0, shape.tokens);
+    c.expect_softmax(bound);
+  }
 }
 
 TEST(TileAttention, ATokenDoesNotDependOnTheOthers) {

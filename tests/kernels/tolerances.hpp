@@ -39,6 +39,9 @@ inline constexpr double kAttentionTwoTerms = 1e-3;
 inline constexpr double kAttentionCodes = 2e-2;
 // On tiles: all of them in bf16, 2^-9 of each; values of size 4 that have all the weight show it unreduced.
 inline constexpr double kAttentionTiles = 2e-2;
+// Scores of some tens move by 0.04 (rms), and weights by as much of themselves (0.15 of values of size 4 seen
+// at most).
+inline constexpr double kAttentionTilesSharp = 0.25;
 
 // 15 bits and a sign per group: half a step of 1 / 32639 of the group's largest magnitude. One term: half a
 // step of 1 / 127.
