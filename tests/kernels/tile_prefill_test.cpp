@@ -87,7 +87,7 @@ TEST(TilePrefill, ThreadsDoNotChangeABit) {
   EXPECT_EQ(run(on_tiles(), 7, kTokens), one);
 }
 
-TEST(TilePrefill, PiecesOf32TokensGiveTheSameBitsOthersNearOnes) {
+TEST(TilePrefill, PiecesOf64TokensGiveTheSameBitsOthersNearOnes) {
   const Logits whole = run(on_tiles(), 2, kTokens);
   EXPECT_EQ(run(on_tiles(), 2, 64), whole);
   EXPECT_LT(median_difference(run(on_tiles(), 2, 31), whole), kNear);

@@ -205,8 +205,8 @@ struct Kernels {
   // The recurrence of docs/model.md "Gated DeltaNet" for 16 value rows, `block` of value_dim / 16.
   void (*delta_net)(const DeltaNetRun& run, int block) = nullptr;
   // The same for all value rows of `heads` value heads that share their queries, keys and number of tokens,
-  // in chunks of 32 tokens on matrix tiles, a few last ones apart. key_dim and value_dim are multiples of 32.
-  // `fast` prefill uses it; null where there are no tiles. A run cut at multiples of 32 tokens gives the same
+  // in chunks of 64 tokens on matrix tiles, a few last ones apart. key_dim and value_dim are multiples of 32.
+  // `fast` prefill uses it; null where there are no tiles. A run cut at multiples of 64 tokens gives the same
   // bits, cut elsewhere others.
   void (*delta_net_heads)(const DeltaNetRun* runs, int heads) = nullptr;
 

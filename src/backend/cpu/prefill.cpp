@@ -35,8 +35,8 @@ Prefiller::Prefiller(const Context& context, bool exact)
   const int chunk = context.kernels.expert_chunk, expert_tokens = context.kernels.expert_tokens;
   hidden_ = rows(chunk, dims.hidden_size);
   mixed_ = rows(kChunk, sizes_.mixer_rows);
-  convolved_ = rows(kChunk, dims.conv_channels());
-  inner_ = rows(kChunk, sizes_.inner_columns);
+  convolved_ = rows(kChunk, stride_of(dims.conv_channels()));
+  inner_ = rows(kChunk, stride_of(sizes_.inner_columns));
   output_ = rows(kChunk, stride_of(sizes_.panels * dims.hidden_size));
   router_ = rows(chunk, sizes_.router_rows);
   gates_ = rows(kChunk, 2 * dims.value_heads);
@@ -178,7 +178,7 @@ void Prefiller::add_mixer_output(const LayerWeights& layer, int first, int token
   const int hidden = context_.dims.hidden_size, columns = inner_columns(layer);
   context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
-      context_.kernels.quantize(inner_.row(t, sizes_.inner_columns), columns, inner_rows_[t]);
+      context_.kernels.quantize(inner_.row(t, stride_of(sizes_.inner_columns)), columns, inner_rows_[t]);
     }
   });
   const int panels = static_cast<int>(layer.mixer_out.size()), stride = stride_of(panels * hidden);
@@ -216,7 +216,7 @@ void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int 
         window[static_cast<std::size_t>(m)] = source >= 0 ? mixed_.row(source, sizes_.mixer_rows)
                                                           : sequence.window_row(delta_layer, base + source);
       }
-      float* out = convolved_.row(t, channels);
+      float* out = convolved_.row(t, stride_of(channels));
       kernels.convolve(window.data(), 0, layer.convolution.data(), channels, taps, channels, out);
       for (int h = 0; h < dims.key_heads; ++h) {
         const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(h) * dims.key_dim;
@@ -244,9 +244,9 @@ void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int 
     run.alpha = gates_.data() + h;
     run.beta = run.alpha + dims.value_heads;
     run.out = inner_.data() + value_at;
-    run.query_stride = run.key_stride = run.value_stride = channels;
+    run.query_stride = run.key_stride = run.value_stride = stride_of(channels);
     run.gate_stride = gate_columns;
-    run.out_stride = sizes_.inner_columns;
+    run.out_stride = stride_of(sizes_.inner_columns);
     run.tokens = tokens;
     run.key_dim = dims.key_dim;
     run.value_dim = dims.value_dim;
@@ -281,7 +281,7 @@ void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int 
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
       for (int h = 0; h < dims.value_heads; ++h) {
         const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(h) * dims.value_dim;
-        float* out = inner_.row(t, sizes_.inner_columns) + at;
+        float* out = inner_.row(t, stride_of(sizes_.inner_columns)) + at;
         kernels.gated_rms_norm(out, layer.head_norm.data(),
                                mixed_.row(t, sizes_.mixer_rows) + layer.z_row + at, eps, dims.value_dim, out);
       }
@@ -320,7 +320,7 @@ void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int 
       for (int h = 0; h < dims.attention_heads; ++h) {
         finish_attention(
             context_, mixed_.row(t, sizes_.mixer_rows), h, sums[h],
-            inner_.row(t, sizes_.inner_columns) + static_cast<std::ptrdiff_t>(h) * dims.head_dim);
+            inner_.row(t, stride_of(sizes_.inner_columns)) + static_cast<std::ptrdiff_t>(h) * dims.head_dim);
       }
     }
   });
@@ -335,10 +335,10 @@ void Prefiller::attend_group(const CpuSequence& sequence, int attention_layer, i
   if (on_tiles_) {
     AttentionGroup group;
     group.queries = queries_.row(first, dims.attention_rows()) + head_at * dim;
-    group.values = inner_.row(first, sizes_.inner_columns) + head_at * dim;
+    group.values = inner_.row(first, stride_of(sizes_.inner_columns)) + head_at * dim;
     group.sums = attention_sums_.row(first, 2 * dims.attention_heads) + dims.attention_heads + head_at;
     group.query_stride = dims.attention_rows();
-    group.value_stride = sizes_.inner_columns;
+    group.value_stride = stride_of(sizes_.inner_columns);
     group.sum_stride = static_cast<std::ptrdiff_t>(2) * dims.attention_heads;
     group.tokens = count;
     group.heads = heads;
@@ -348,7 +348,7 @@ void Prefiller::attend_group(const CpuSequence& sequence, int attention_layer, i
   }
   const auto state_of = [&](int t) {
     AttentionState state;
-    state.values = inner_.row(t, sizes_.inner_columns) + head_at * dim;
+    state.values = inner_.row(t, stride_of(sizes_.inner_columns)) + head_at * dim;
     state.maximum = attention_sums_.row(t, 2 * dims.attention_heads) + head_at;
     state.sum = state.maximum + dims.attention_heads;
     return state;
