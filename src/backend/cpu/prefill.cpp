@@ -62,7 +62,9 @@ Prefiller::Prefiller(const Context& context, bool exact)
   threads_.resize(static_cast<std::size_t>(context.pool.size()));
   for (ThreadScratch& scratch : threads_) {
     scratch.normed = rows(1, dims.hidden_size);
-    scratch.gate_up = rows(expert_tokens, stride_of(sizes_.expert_rows));
+    // A huge page: 16 tokens' rows are written at a time, each in a small page of its own.
+    scratch.gate_up = rows(std::max(expert_tokens, (1 << 19) / stride_of(sizes_.expert_rows) + 1),
+                           stride_of(sizes_.expert_rows));
     scratch.rows = ActivationRows(expert_tokens, sizes_.expert_columns, format);
     scratch.gathered.resize(static_cast<std::size_t>(expert_tokens));
     scratch.window.resize(static_cast<std::size_t>(dims.conv_kernel));
