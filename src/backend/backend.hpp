@@ -77,7 +77,9 @@ class Backend {
   // State of one sequence and the scratch that grows with its capacity.
   virtual std::uint64_t sequence_bytes(int capacity) const = 0;
   virtual std::uint64_t weight_bytes() const = 0;  // resident
-  // Bytes that weights and sequences may take together.
+  // What passes over tokens work in at most, whatever the context.
+  virtual std::uint64_t scratch_bytes() const { return 0; }
+  // Bytes that all of these may take together.
   virtual std::uint64_t memory() const { return machine_memory(); }
 
   // Appends `tokens` (not empty) and writes the logits of the last one to `logits` [vocabulary].

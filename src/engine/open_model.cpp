@@ -96,7 +96,8 @@ MemoryNeeds memory_needs(const backend::Backend& backend) {
   MemoryNeeds needs;
   needs.weights = backend.weight_bytes();
   needs.sequence = [&backend](int context) { return backend.sequence_bytes(context); };
-  needs.scratch = static_cast<std::uint64_t>(backend.dimensions().vocabulary) * sizeof(float);  // logits
+  const auto logits = static_cast<std::uint64_t>(backend.dimensions().vocabulary) * sizeof(float);
+  needs.scratch = backend.scratch_bytes() + logits;
   return needs;
 }
 

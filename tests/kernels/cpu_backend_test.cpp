@@ -181,6 +181,17 @@ TEST(CpuBackendPromises, ExpertsMayTakeMoreTokensThanMixers) {
   EXPECT_EQ(logits(4 * Prefiller::kChunk, 1, 1), one_chunk_each);
 }
 
+TEST(CpuBackendPromises, CountsWhatPrefillWorksIn) {
+  const auto backend = open(Activations::automatic);
+  const model::Dimensions& dims = backend->dimensions();
+  const auto chunk = static_cast<std::uint64_t>(select_kernels({}).expert_chunk);
+  // Of each token of a chunk the outputs of its experts and of the shared one, and its residual.
+  const std::uint64_t rows = chunk * static_cast<std::uint64_t>(dims.experts_per_token + 2);
+  const std::uint64_t outputs = rows * static_cast<std::uint64_t>(dims.hidden_size) * sizeof(float);
+  EXPECT_GT(backend->scratch_bytes(), outputs);
+  EXPECT_LT(backend->scratch_bytes(), 3 * outputs + (std::uint64_t{64} << 20));
+}
+
 TEST(CpuBackendPromises, WhatRanBeforeDoesNotMatter) {
   const auto backend = open(Activations::automatic);
   const std::vector<TokenId> ids = tokens(200);

@@ -41,6 +41,7 @@ class ActivationRows {
 
   const ActivationRow& operator[](int row) const { return rows_[static_cast<std::size_t>(row)]; }
   const ActivationRow* data() const { return rows_.data(); }
+  std::size_t bytes() const { return memory_.size(); }
 
  private:
   HugeBuffer memory_;

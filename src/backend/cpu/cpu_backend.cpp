@@ -55,6 +55,7 @@ class CpuBackend final : public backend::Backend {
     return CpuSequence::bytes(dims_, capacity, kv_);
   }
   std::uint64_t weight_bytes() const override { return weights_.arena.size(); }
+  std::uint64_t scratch_bytes() const override { return prefiller_.bytes(); }
 
   void prefill(backend::Sequence& sequence, std::span<const TokenId> tokens, std::span<float> logits,
                const backend::PrefillControl& control) override {

@@ -30,6 +30,7 @@ class FloatBuffer {
  public:
   FloatBuffer() = default;
   explicit FloatBuffer(std::size_t count) : memory_(count * sizeof(float), "scratch") {}
+  std::size_t bytes() const { return memory_.size(); }
   float* data() const { return memory_.as<float>(); }
   float* at(std::size_t index) const { return data() + index; }
   float* row(int index, int stride) const { return data() + static_cast<std::ptrdiff_t>(index) * stride; }
@@ -140,6 +141,8 @@ class Prefiller {
   // Appends all tokens, chunk by chunk; logits of the last one.
   void run(CpuSequence& sequence, std::span<const TokenId> tokens, std::span<float> logits,
            const backend::PrefillControl& control);
+  // Memory that passes over tokens take, most of it by prompts as long as the kernels' expert_chunk.
+  std::uint64_t bytes() const;
 
  private:
   struct ExpertTask {

@@ -74,6 +74,19 @@ Prefiller::Prefiller(const Context& context, bool exact)
   }
 }
 
+std::uint64_t Prefiller::bytes() const {
+  std::uint64_t bytes = 0;
+  for (const FloatBuffer* buffer : {&hidden_, &mixed_, &convolved_, &inner_, &output_, &router_, &slots_,
+                                    &gates_, &queries_, &attention_sums_, &angles_, &logits_}) {
+    bytes += buffer->bytes();
+  }
+  for (const ActivationRows* rows : {&input_rows_, &router_rows_, &inner_rows_, &head_row_}) {
+    bytes += rows->bytes();
+  }
+  for (const ThreadScratch& scratch : threads_) bytes += scratch.gate_up.bytes() + scratch.rows.bytes();
+  return bytes;
+}
+
 void Prefiller::multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, float* out,
                          int stride) {
   const Kernels& kernels = context_.kernels;
