@@ -111,13 +111,17 @@ class TileMatmul : public ::testing::TestWithParam<TileProducts> {
 
 TEST_P(TileMatmul, EveryShape) {
   for (const int planes : {1, 2}) {
-    // A part of a block, one, a whole panel, one block more; one group, a slice but one, a slice, one more,
-    // two and a part.
+    // A part of a block, one, a whole panel, one block more; one group, a slice of two, one more, several.
     for (const int rows : {5, 16, 32, 48, 80}) {
-      for (const int groups : {1, 7, 8, 9, 19}) {
+      for (const int groups : {1, 2, 3, 8, 19})
         expect_product(RandomMatrix(rows, groups * kGroup, planes), 17);
-      }
     }
+  }
+}
+
+TEST_P(TileMatmul, LongerSlicesForManyTokens) {
+  for (const int groups : {1, 3, 4, 5, 8, 9}) {
+    for (const int tokens : {128, 129}) expect_product(RandomMatrix(48, groups * kGroup, 1), tokens);
   }
 }
 

@@ -63,7 +63,7 @@ const Kernels& amx_kernels() {
     kernels.expert_chunk = 2048;
     kernels.expert_tokens = 256;
     kernels.blocks_at_once = 128;
-    kernels.tokens_at_once = 128;
+    kernels.tokens_at_once = 256;
     kernels.delta_net_heads = &amx_delta_net_heads;
     kernels.attend_group = &amx_attend_group;
     kernels.integer_peak = &amx_integer_peak;

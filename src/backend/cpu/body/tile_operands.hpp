@@ -31,9 +31,12 @@ constexpr int kTileBytes = 1024;
 constexpr int kTileTokens = 16;
 constexpr int kTileColumns = 32;
 constexpr int kTilesPerGroup = kGroup / kTileColumns;
-// Two blocks of 16 rows, four groups of them at a time: 16 KiB, and as much for what is unpacked next.
+// Two blocks of 16 rows, two or four groups of them at a time: 8 or 16 KiB, and as much for what is unpacked
+// next. Few tokens do better with little memory (32 tokens 771 GOP/s, with four groups 563; 72 tokens 910 and
+// 771), many with fewer changes of sums (256 tokens 987 and 1,056).
 constexpr int kPanelBlocks = 2;
-constexpr int kSliceGroups = 4;
+constexpr int kMostSliceGroups = 4;
+constexpr int slice_groups(int token_tiles) { return token_tiles <= 8 ? 2 : kMostSliceGroups; }
 // Tokens that reuse unpacked weights. Their 2,048 columns take 1 MiB of the second-level cache.
 constexpr int kPanelTokens = 256;
 
@@ -96,54 +99,12 @@ inline __attribute__((always_inline)) void transpose_all(const Row& row, std::by
   Words::template transpose<3>(row, out, stride, count);
 }
 
-// Sums [16 rows][16 tokens] of a block and a tile of tokens, of which `tokens` count, and where they go.
-struct Square {
-  const std::byte* sums = nullptr;
-  std::byte* out = nullptr;
-  int tokens = 0;
-};
-
-// The sums of a panel, written square by square to the rows of tokens.
-class Writing {
- public:
-  void begin(const std::byte* results, int blocks, int tokens, float* out, std::ptrdiff_t stride) {
-    results_ = results;
-    out_ = reinterpret_cast<std::byte*>(out);
-    stride_ = stride * static_cast<std::ptrdiff_t>(sizeof(float));
-    blocks_ = blocks;
-    tokens_ = tokens;
-    block_ = 0;
-  }
-
-  bool done() const { return tokens_ <= 0; }
-  std::ptrdiff_t stride() const { return stride_; }  // in bytes
-
-  inline __attribute__((always_inline)) Square take() {
-    const Square square{results_, out_ + block_ * kLanes * static_cast<std::ptrdiff_t>(sizeof(float)),
-                        tokens_};
-    results_ += kTileBytes;
-    if (++block_ == blocks_) {
-      block_ = 0;
-      tokens_ -= kTileTokens;
-      out_ += kTileTokens * stride_;
-    }
-    return square;
-  }
-
- private:
-  const std::byte* results_ = nullptr;
-  std::byte* out_ = nullptr;
-  std::ptrdiff_t stride_ = 0;
-  int blocks_ = 1, tokens_ = 0, block_ = 0;
-};
-
 // A thread's memory for one matrix shape and number of tokens.
 class Workspace {
  public:
   Workspace(int groups, int tokens) : token_tile_bytes_(groups * kTilesPerGroup * kTileBytes) {
     const int most = std::min(tokens, kPanelTokens), tiles = (most + kTileTokens - 1) / kTileTokens;
-    results_bytes_ = tiles * kPanelBlocks * kTileBytes;
-    const std::size_t results = 2 * static_cast<std::size_t>(results_bytes_);
+    const std::size_t results = static_cast<std::size_t>(tiles) * kPanelBlocks * kTileBytes;
     weights_ = reinterpret_cast<std::byte*>(lily::cpu::tile_scratch(
         2 * kSliceBytes + results + static_cast<std::size_t>(tiles * token_tile_bytes_)));
     results_ = weights_ + 2 * kSliceBytes;
@@ -152,8 +113,8 @@ class Workspace {
 
   // One of two slices: one is multiplied while the other is unpacked.
   std::byte* weights(int which) { return weights_ + static_cast<std::size_t>(which) * kSliceBytes; }
-  // One of two panels, for the same reason: fp32 [token tile][block][16 rows][16 tokens]
-  std::byte* results(int which) { return results_ + which * results_bytes_; }
+  // fp32 [token tile][block][16 rows][16 tokens]
+  std::byte* results(int token_tile, int blocks) { return results_ + token_tile * blocks * kTileBytes; }
   // bf16 [32 columns of `group` on][16 pairs of columns][16 tokens][2]
   std::byte* tokens(int token_tile, int group) {
     return tokens_ + token_tile * token_tile_bytes_ + group * kTilesPerGroup * kTileBytes;
@@ -182,9 +143,9 @@ class Workspace {
 
  private:
   static constexpr std::size_t kSliceBytes =
-      std::size_t{kPanelBlocks} * kSliceGroups * kTilesPerGroup * kTileBytes;
+      std::size_t{kPanelBlocks} * kMostSliceGroups * kTilesPerGroup * kTileBytes;
 
-  std::ptrdiff_t token_tile_bytes_, results_bytes_ = 0;
+  std::ptrdiff_t token_tile_bytes_;
   std::byte *weights_, *results_, *tokens_;
 };
 
