@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "backend/cpu/forward.hpp"
 #include "harness.hpp"
 #include "inputs.hpp"
 #include "working_set.hpp"
@@ -25,10 +26,17 @@ struct Shape {
   PackedMatrix matrix(int index) const { return working_set().matrix(rows, columns, planes, index); }
 };
 
-// Quantized rows and room for products, kept alive by the call that uses them.
+cpu::RowFormat decode_rows(bool exact) {
+  return exact ? cpu::RowFormat::two_terms : cpu::RowFormat::one_term;
+}
+cpu::RowFormat prefill_rows(const Machine& machine, bool exact) {
+  return exact ? cpu::RowFormat::two_terms : machine.kernels.fast_rows;
+}
+
+// Rounded rows and room for products, kept alive by the call that uses them.
 struct Buffers {
-  Buffers(const Machine& machine, const Shape& shape, int tokens, bool exact)
-      : rows(tokens, shape.columns, exact), stride(shape.matrix(0).blocks() * kLanes) {
+  Buffers(const Machine& machine, const Shape& shape, int tokens, cpu::RowFormat format)
+      : rows(tokens, shape.columns, format), stride(cpu::stride_of(shape.matrix(0).blocks() * kLanes)) {
     const std::vector<float> x = random_values(product(tokens, shape.columns));
     for (int t = 0; t < tokens; ++t) {
       machine.kernels.quantize(x.data() + product(t, shape.columns), shape.columns, rows[t]);
@@ -50,7 +58,7 @@ void add_decode(const Shape& shape, int together, bool exact) {
   const double bytes = static_cast<double>(sizes.bytes()) * together;
   add(name, Limit::memory, bytes, [shape, together, exact, sizes](const Machine& machine) -> Call {
     working_set().fill_matrices(shape.planes);
-    const auto buffers = std::make_shared<Buffers>(machine, shape, 1, exact);
+    const auto buffers = std::make_shared<Buffers>(machine, shape, 1, decode_rows(exact));
     buffers->out.resize(product(together, static_cast<int>(buffers->stride)));
     const int piece = std::max(1, static_cast<int>((std::size_t{96} << 10) / sizes.block_bytes()));
     const int pieces = (sizes.blocks() + piece - 1) / piece;
@@ -79,7 +87,7 @@ void add_experts(const Shape& shape, int tokens, bool exact) {
   add(name, Limit::integer, kExperts * operations(shape, tokens),
       [shape, tokens, exact](const Machine& machine) -> Call {
         working_set().fill_matrices(shape.planes);
-        const auto buffers = std::make_shared<Buffers>(machine, shape, kChunk, exact);
+        const auto buffers = std::make_shared<Buffers>(machine, shape, kChunk, prefill_rows(machine, exact));
         buffers->out.resize(product(kExperts * tokens, static_cast<int>(buffers->stride)));
         std::vector<ActivationRow> gathered;
         for (int i = 0; i < kExperts * tokens; ++i) gathered.push_back(buffers->rows[i * 37 % kChunk]);
@@ -104,7 +112,7 @@ void add_projection(const Shape& shape, bool exact) {
                            "/tokens:512/" + activations(exact);
   add(name, Limit::integer, operations(shape, kChunk), [shape, exact](const Machine& machine) -> Call {
     working_set().fill_matrices(shape.planes);
-    const auto buffers = std::make_shared<Buffers>(machine, shape, kChunk, exact);
+    const auto buffers = std::make_shared<Buffers>(machine, shape, kChunk, prefill_rows(machine, exact));
     buffers->out.resize(product(kChunk, static_cast<int>(buffers->stride)));
     return [machine, shape, buffers, index = 0]() mutable {
       const PackedMatrix matrix = shape.matrix(index++);
