@@ -48,7 +48,7 @@ class Chat {
     } else if (line == "/reset") {
       reset();
       write_output("A new conversation.\n");
-    } else if (line.front() == '/' && line.find(' ') == line.npos && line.find('/', 1) == line.npos) {
+    } else if (line.front() == '/' && line.find_first_of(" /", 1) == line.npos) {
       fmt::print(stderr, "lily: no such command: {} (/help lists them)\n", without_controls(line));
     } else {
       answer(line);

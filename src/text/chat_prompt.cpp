@@ -15,7 +15,7 @@ namespace {
 }
 
 // A client's string in a message: short, and cut between characters.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShown = 40;
   if (text.size() <= kShown) return fmt::format("\"{}\"", text);
   std::size_t end = kShown;
@@ -60,7 +60,7 @@ Role parse_role(const Json& message, const std::string& path) {
     if (name == known) return role;
   }
   refuse(path + ".role",
-         fmt::format("is {}; it must be system, developer, user, assistant or tool", quoted(name)));
+         fmt::format("is {}; it must be system, developer, user, assistant or tool", in_quotes(name)));
 }
 
 // A part's `type` decides; parts without one are told by their keys, as the template tells them.
@@ -86,7 +86,7 @@ ContentPart parse_part(const Json& part, const std::string& path) {
     return {.kind = ContentPart::Kind::image, .text = {}};
   }
   if (type == "video") return {.kind = ContentPart::Kind::video, .text = {}};
-  refuse(path + ".type", fmt::format("is {}; it must be text, image_url or video", quoted(type)));
+  refuse(path + ".type", fmt::format("is {}; it must be text, image_url or video", in_quotes(type)));
 }
 
 std::vector<ContentPart> parse_content(const Json& message, const std::string& path) {
@@ -132,7 +132,8 @@ ToolCall parse_tool_call(const Json& value, const std::string& path) {
   require_object(value, path);
   if (const Json* type = member(value, "type")) {
     const std::string& name = require_string(type, path + ".type");
-    if (name != "function") refuse(path + ".type", fmt::format("is {}; it must be function", quoted(name)));
+    if (name != "function")
+      refuse(path + ".type", fmt::format("is {}; it must be function", in_quotes(name)));
   }
   const Json* function = member(value, "function");
   const std::string function_path = function == nullptr ? path : path + ".function";
@@ -175,7 +176,8 @@ std::vector<Json> parse_tools(const Json& body) {
     require_object(list[i], path);
     if (const Json* type = member(list[i], "type")) {
       const std::string& name = require_string(type, path + ".type");
-      if (name != "function") refuse(path + ".type", fmt::format("is {}; it must be function", quoted(name)));
+      if (name != "function")
+        refuse(path + ".type", fmt::format("is {}; it must be function", in_quotes(name)));
     }
     const std::string function_path = path + ".function";
     const Json* function = member(list[i], "function");
@@ -207,7 +209,7 @@ std::optional<bool> thinking_of_effort(const Json& body) {
     if (effort == known) return true;
   }
   refuse("reasoning_effort",
-         fmt::format("is {}; it must be none, minimal, low, medium, high or xhigh", quoted(effort)));
+         fmt::format("is {}; it must be none, minimal, low, medium, high or xhigh", in_quotes(effort)));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST(TokenizerLinear, OneWordOfManyDifferentLetters) {
 }
 TEST(TokenizerLinear, SpacesOnly) { expect_linear(" ", 1U << 20); }
 TEST(TokenizerLinear, SpacesAndLineBreaks) { expect_linear("          \n", 4U << 20); }
-TEST(TokenizerLinear, SpacesBeforeEachWord) { expect_linear(std::string(5000, ' ') + "x", 4U << 20); }
+TEST(TokenizerLinear, SpacesBeforeEachWord) { expect_linear(std::string(5000, ' ').append("x"), 4U << 20); }
 TEST(TokenizerLinear, PunctuationOnly) { expect_linear("!?", 4U << 20); }
 TEST(TokenizerLinear, BrokenBytesOnly) { expect_linear("\xFF\xC3", 4U << 20); }
 TEST(TokenizerLinear, BeginningsOfControlTokens) { expect_linear("<|im_start|", 4U << 20); }
