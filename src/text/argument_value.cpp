@@ -113,7 +113,7 @@ std::optional<Json> parse_or_nothing(std::string_view text) {
 // A number as models write it, leading zeros and a plus sign included, in JSON's spelling.
 std::optional<std::string> number_json(std::string_view text) {
   std::string spelling;
-  if (text.starts_with('-')) spelling = "-";
+  if (text.starts_with('-')) spelling.push_back('-');
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   while (text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9') text.remove_prefix(1);
   if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
