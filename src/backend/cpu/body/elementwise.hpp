@@ -104,8 +104,9 @@ double integer_peak(std::int64_t rounds, std::int32_t* sink) {
   constexpr int kChains = Simd::kAttentionTile < 12 ? Simd::kAttentionTile : 12;
   alignas(64) std::byte codes_memory[64];
   alignas(64) std::int8_t quads[4 * kChains];
-  for (int i = 0; i < 64; ++i) codes_memory[i] = static_cast<std::byte>(i % 16);
-  for (int i = 0; i < 4 * kChains; ++i) quads[i] = static_cast<std::int8_t>(i);
+  // The four products of a sum cancel, so that no number of rounds overflows.
+  for (std::byte& codes : codes_memory) codes = std::byte{0x77};
+  for (int i = 0; i < 4 * kChains; ++i) quads[i] = static_cast<std::int8_t>(i % 2 == 0 ? i + 1 : -i);
   const Simd::Codes codes = Simd::load_codes(codes_memory);
   Simd::Quad quad[kChains];
   Simd::Dots sums[kChains];
