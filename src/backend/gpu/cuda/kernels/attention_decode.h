@@ -41,24 +41,44 @@ struct Sight {
   uint earlier, end;
 };
 
-// Asks for the rows of 16 positions from `first` on that lie in [low, high); what lies beyond the token's
-// sight becomes zeros.
+// Which rows a copy asks for: those of [low, high), and, if it `pads`, zeros for rows that do not exist.
+struct Asked {
+  uint low, high;
+  bool pads;
+};
+
+// Asks for rows of 16 positions from `first` on, of which those before `end` exist.
 template <class Shape, class Element>
-GPU_FN void fetch_rows(uint to, uint ld, CacheOf<Element> cache, uint first, uint low, uint high, uint end,
+GPU_FN void fetch_rows(uint to, uint ld, CacheOf<Element> cache, uint first, Asked asked, uint end,
                        uint lane) {
-  constexpr uint kPieces = Shape::row_bytes / 16;
-  GPU_UNROLL for (uint i = 0; i < Shape::chunk * kPieces / 32; ++i) {
-    uint at = i * 32 + lane, row = at / kPieces, piece = at % kPieces, position = first + row;
-    bool real = position < end;
-    copy_chunk(to + row * ld + piece * 16,
-               cache.rows + ulong(real ? position : 0) * Shape::dim + piece * (16 / sizeof(Element)),
-               (position >= low && position < high) || !real, real);
+  constexpr uint kPieces = Shape::row_bytes / 16, kRows = 32 / kPieces;  // rows of an instruction
+  const uint row = lane / kPieces, piece = lane % kPieces;
+  const uint rows_to = to + row * ld + piece * 16, scales_to = to + Shape::chunk * ld + lane * 16;
+  if (asked.low <= first && first + Shape::chunk <= min(asked.high, end)) {  // nearly always: all of them
+    const Element* from = cache.rows + ulong(first + row) * Shape::dim + piece * (16 / sizeof(Element));
+    GPU_UNROLL for (uint i = 0; i < Shape::chunk / kRows; ++i) {
+      copy_chunk(rows_to + i * kRows * ld, from + i * kRows * Shape::dim, true);
+    }
+    if constexpr (sizeof(Element) == 1) {
+      copy_chunk(scales_to, cache.scales + ulong(first + lane) * 4, lane < Shape::chunk);
+    }
+    return;
+  }
+  const auto exists = [&](uint position) { return position < end; };
+  const auto live = [&](uint position) {
+    return exists(position) ? position >= asked.low && position < asked.high : asked.pads;
+  };
+  GPU_UNROLL for (uint i = 0; i < Shape::chunk / kRows; ++i) {
+    uint position = first + row + i * kRows;
+    copy_chunk(
+        rows_to + i * kRows * ld,
+        cache.rows + ulong(exists(position) ? position : 0) * Shape::dim + piece * (16 / sizeof(Element)),
+        live(position), exists(position));
   }
   if constexpr (sizeof(Element) == 1) {
     uint position = first + lane;
-    bool real = position < end;
-    copy_chunk(to + Shape::chunk * ld + lane * 16, cache.scales + ulong(real ? position : 0) * 4,
-               lane < Shape::chunk && ((position >= low && position < high) || !real), real);
+    copy_chunk(scales_to, cache.scales + ulong(exists(position) ? position : 0) * 4,
+               lane < Shape::chunk && live(position), exists(position));
   }
 }
 
@@ -253,16 +273,17 @@ struct SplitResults {
   uint splits;
 };
 
-// The sums of the block's first `count` warps.
+// The sums of the block's warps; one without positions has a largest score below all others.
 template <class Shape, class Element>
-GPU_FN void join_warps(const SplitResults& to, const uchar* ring, const float* states, uint count, uint group,
+GPU_FN void join_warps(const SplitResults& to, const uchar* ring, const float* states, uint group,
                        uint index) {
   for (uint i = index; i < group * (Shape::dim / 4); i += Shape::threads) {
     uint head = i / (Shape::dim / 4), d = i % (Shape::dim / 4) * 4;
     float largest = states[head], sum = 0.0f;
-    for (uint w = 1; w < count; ++w) largest = fmaxf(largest, states[w * 2 * Shape::heads + head]);
+    GPU_UNROLL for (uint w = 1; w < Shape::warps; ++w) largest =
+        fmaxf(largest, states[w * 2 * Shape::heads + head]);
     float4 y = float4{0.0f, 0.0f, 0.0f, 0.0f};
-    for (uint w = 0; w < count; ++w) {
+    GPU_UNROLL for (uint w = 0; w < Shape::warps; ++w) {
       const float* state = states + w * 2 * Shape::heads + head;
       const float* own = reinterpret_cast<const float*>(ring + w * Shape::warp_bytes);
       float weight = exp2_of((state[0] - largest) * kLog2E);
@@ -304,33 +325,42 @@ GPU_FN void attend_split(Source source, CacheOf<Element> keys, CacheOf<Element> 
     return;
   }
   const uint begin = chunks * split / used, share = chunks * (split + 1) / used - begin;
-  const uint own = share > t.simd ? (share - t.simd + kWarps - 1) / kWarps : 0;  // this warp's chunks
+  // Rounds of a chunk a warp, then one of `width` positions, so that no warp has more than another.
+  static_assert(kChunk % kWarps == 0);
+  const uint full = share / kWarps, width = share % kWarps * (kChunk / kWarps);
+  const uint rounds = full + (width > 0 ? 1 : 0);
   uchar* ring = memory + Shape::ring_at + t.simd * Shape::warp_bytes;
   float* states = reinterpret_cast<float*>(memory + Shape::states_at);
-  const auto first = [&](uint n) { return (begin + t.simd + n * kWarps) * kChunk; };
-  const auto key_slot = [&](uint n) { return ring + n % kStages * Shape::stage_bytes; };
-  const auto fetch_keys = [&](uint n, uint low, uint high) {
-    fetch_rows<Shape>(shared_address(key_slot(n)), Shape::key_ld, keys, first(n), low, high, sight.end,
-                      t.lane);
+  const auto first = [&](uint n) {
+    return (begin + n * kWarps) * kChunk + t.simd * (n < full ? kChunk : width);
   };
-  const auto fetch_values = [&](uint n, uint low, uint high) {
-    fetch_rows<Shape>(shared_address(key_slot(n) + Shape::key_bytes), Shape::value_ld, values, first(n), low,
-                      high, sight.end, t.lane);
+  const auto end = [&](uint n) {
+    return max(min(first(n) + (n < full ? kChunk : width), sight.end), first(n));
+  };
+  const auto key_slot = [&](uint n) { return ring + n % kStages * Shape::stage_bytes; };
+  const auto fetch_keys = [&](uint n, Asked asked) {
+    fetch_rows<Shape>(shared_address(key_slot(n)), Shape::key_ld, keys, first(n), asked, end(n), t.lane);
+  };
+  const auto fetch_values = [&](uint n, Asked asked) {
+    fetch_rows<Shape>(shared_address(key_slot(n) + Shape::key_bytes), Shape::value_ld, values, first(n),
+                      asked, end(n), t.lane);
   };
 
   // Of the newest rows a source has itself, the cache is never read.
   const uint last = Source::has_newest ? sight.earlier : sight.end;
-  for (uint n = 0; n < kStages && n < own; ++n) {
-    fetch_keys(n, 0, sight.earlier);
-    fetch_values(n, 0, sight.earlier);
+  const Asked earlier = {0, sight.earlier, true}, newest_rows = {sight.earlier, last, false},
+              all = {0, last, true};
+  for (uint n = 0; n < kStages && n < rounds; ++n) {
+    fetch_keys(n, earlier);
+    fetch_values(n, earlier);
   }
   source.template begin<Shape>(memory, t);
   wait_for_previous();
   for (uint n = 0; n < kStages; ++n) {
-    bool newest = n < own && first(n) + kChunk > sight.earlier;
-    if (newest) fetch_keys(n, sight.earlier, last);
+    bool newest = !Source::has_newest && n < rounds && first(n) + kChunk > sight.earlier;
+    if (newest) fetch_keys(n, newest_rows);
     commit_copies();
-    if (newest) fetch_values(n, sight.earlier, last);
+    if (newest) fetch_values(n, newest_rows);
     commit_copies();
   }
   source.template put<Shape, Element>(memory, group, split + 1 == used, t);
@@ -343,38 +373,38 @@ GPU_FN void attend_split(Source source, CacheOf<Element> keys, CacheOf<Element> 
   sums.largest = -1e30f;
   sums.sum = 0.0f;
   GPU_UNROLL for (uint i = 0; i < 16; ++i) { GPU_UNROLL for (uint j = 0; j < 4; ++j) sums.y[i][j] = 0.0f; }
-  for (uint n = 0; n < own; ++n) {
+  for (uint n = 0; n < rounds; ++n) {
     uchar* ring_slot = key_slot(n);
     const uchar* slot = ring_slot;
     float scores[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     wait_copies<kPending>();
-    const uint newest = sight.earlier - first(n);  // row of the chunk
-    if (Source::has_newest && newest < kChunk) {
+    const uint newest = sight.earlier - first(n), rows = end(n) - first(n);
+    if (Source::has_newest && newest < rows) {
       copy_newest<Shape>(ring_slot, Shape::key_ld, memory + Shape::newest_at, newest, t.lane);
     }
     simd_sync();
     score_keys<Shape>(scores, keys.rows, slot, memory, t.lane);
     simd_sync();
-    if (n + kStages < own) fetch_keys(n + kStages, 0, last);
+    if (n + kStages < rounds) fetch_keys(n + kStages, all);
     commit_copies();
     GPU_UNROLL for (uint i = 0; i < 4; ++i) {
-      if (first(n) + t.lane % 4 * 2 + i % 2 + i / 2 * 8 >= sight.end) scores[i] = -1e30f;
+      if (t.lane % 4 * 2 + i % 2 + i / 2 * 8 >= rows) scores[i] = -1e30f;
     }
     soften(scores, sums, t.lane);
     wait_copies<kPending>();
-    if (Source::has_newest && newest < kChunk) {
+    if (Source::has_newest && newest < rows) {
       copy_newest<Shape>(ring_slot + Shape::key_bytes, Shape::value_ld,
                          memory + Shape::newest_at + Shape::newest_bytes, newest, t.lane);
     }
     simd_sync();
     add_values<Shape>(sums, values.rows, scores, slot + Shape::key_bytes, t.lane);
     simd_sync();
-    if (n + kStages < own) fetch_values(n + kStages, 0, last);
+    if (n + kStages < rounds) fetch_values(n + kStages, all);
     commit_copies();
   }
-  if (own > 0) put_sums<Shape, Element>(ring, states + t.simd * 2 * Shape::heads, sums, t.lane);
+  put_sums<Shape, Element>(ring, states + t.simd * 2 * Shape::heads, sums, t.lane);
   group_barrier();
-  join_warps<Shape, Element>(to, memory + Shape::ring_at, states, min(share, kWarps + 0u), group, t.index);
+  join_warps<Shape, Element>(to, memory + Shape::ring_at, states, group, t.index);
 }
 
 // What AttentionPrepare does, for one token: queries are made where they are read, by every block; the block
