@@ -31,10 +31,12 @@ GPU_FN void wait_products() {
 }
 
 // 16 bytes into shared memory, zeros where not `real`; nothing at all without `live`. Predicates, because
-// ptxas serializes products across branches.
+// ptxas serializes products across branches. Memory brings whole lines: decode behind 131,072 tokens 583 ->
+// 591 and 590 -> 594 tok/s, with an 8-bit cache 693 -> 698.
 GPU_FN void copy_chunk(uint to, const void* from, bool live, bool real = true) {
   asm volatile(
-      "{\n.reg .pred live;\nsetp.ne.b32 live, %3, 0;\n@live cp.async.cg.shared.global [%0], [%1], 16, "
+      "{\n.reg .pred live;\nsetp.ne.b32 live, %3, 0;\n@live cp.async.cg.shared.global.L2::128B [%0], [%1], "
+      "16, "
       "%2;\n}" ::"r"(to),
       "l"(from), "r"(real ? 16u : 0u), "r"(uint(live))
       : "memory");
