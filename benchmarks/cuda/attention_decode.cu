@@ -158,7 +158,8 @@ struct Layer {
     attend(false, stream);
   }
   void add_up(cudaStream_t stream) {
-    launch_next(body_of(KernelId::AttentionCombine_id, false), {kHeads * 4}, {&sum}, stream);
+    launch_next(body_of(KernelId::AttentionCombine_id, false), {kHeads * AttentionCombine::groups}, {&sum},
+                stream);
   }
 };
 

@@ -122,14 +122,14 @@ TEST_P(AttentionTiles, DecodeIsTheSoftmaxForHalvesAndCodes) {
     const AttentionCombine combine{a.partial, a.maximum,   a.sums,       upload(projection),
                                    y,         shape.heads, shape.splits, 2 * shape.heads * uint{kDim}};
     run(a, {shape.kv_heads * shape.splits, shape.tokens});
-    run(combine, {shape.heads * 4, shape.tokens});
+    run(combine, {shape.heads * AttentionCombine::groups, shape.tokens});
     expect_attention(download(y, heads * kDim), shape, capacity, queries, projection, c.half_key,
                      c.half_value, tolerance::kAttention);
 
     run(AttentionDecodeInt8{a.queries, c.keys, c.values, c.key_scales, c.value_scales, a.position, a.partial,
                             a.maximum, a.sums, a.heads, a.kv_heads, a.splits, capacity},
         {shape.kv_heads * shape.splits, shape.tokens});
-    run(combine, {shape.heads * 4, shape.tokens});
+    run(combine, {shape.heads * AttentionCombine::groups, shape.tokens});
     expect_attention(download(y, heads * kDim), shape, capacity, queries, projection, c.key, c.value,
                      tolerance::kAttention);
   }
@@ -274,7 +274,7 @@ TEST_P(AttentionTiles, ATokenIsPreparedAppendedAndAttendsInOnePlan) {
                {region(decode.partial, 1)});
       plan.add(AttentionCombine{decode.partial, decode.maximum, decode.sums, prepare.projection, y,
                                 shape.heads, shape.splits, stride},
-               {shape.heads * 4}, {region(decode.partial, 1)}, {region(y, 1)});
+               {shape.heads * AttentionCombine::groups}, {region(decode.partial, 1)}, {region(y, 1)});
       device().run(plan);
       return download(y, shape.heads * kDim);
     };

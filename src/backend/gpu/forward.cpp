@@ -118,8 +118,7 @@ void Recorder::split_attention(Plan& plan, const LayerWeights& layer, const KvRe
   plan.add(
       AttentionCombine{pass_.partial.data(), pass_.maximum.data(), pass_.sums.data(), pass_.projection.data(),
                        pass_.inner.data(), heads, splits, layer.mixer_in.padded_rows()},
-      {heads * (AttentionCombine::dim / AttentionCombine::columns), rows_}, {partial, maximum, sums, row},
-      {y});
+      {heads * AttentionCombine::groups, rows_}, {partial, maximum, sums, row}, {y});
 }
 
 void Recorder::experts_by_token(Plan& plan, const LayerWeights& layer, const DeviceMatrix* next) const {

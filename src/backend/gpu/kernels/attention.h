@@ -36,8 +36,8 @@ GPU_KERNEL(AttentionCombine) {
   const uint dim = AttentionCombine::dim, columns = AttentionCombine::columns,
              parts = AttentionCombine::parts, unroll = 5;
   allow_next();
-  uint head = t.group.x / (dim / columns), token = t.group.y, part = t.index / columns;
-  uint d = t.group.x % (dim / columns) * columns + t.index % columns;
+  uint head = t.group.x / AttentionCombine::groups, token = t.group.y, part = t.index / columns;
+  uint d = t.group.x % AttentionCombine::groups * columns + t.index % columns;
   ulong at = (ulong(token) * a.heads + head) * a.splits;
   wait_for_previous();
   float gate = a.projection[ulong(token) * a.stride + head * 2 * dim + dim + d];
@@ -51,8 +51,8 @@ GPU_KERNEL(AttentionCombine) {
       share[j] = real ? a.sums[at + split] : 0.0f;
     }
     GPU_UNROLL for (uint j = 0; j < unroll; ++j) {
-      // The partial sums of an empty split may be anything.
-      value[j] = share[j] > 0.0f ? a.partial[(at + first + j * parts) * dim + d] : 0.0f;
+      uint split = first + j * parts;
+      value[j] = split < a.splits ? a.partial[(at + split) * dim + d] : 0.0f;
       most = max(most, top[j]);
     }
     float kept = exp(largest - most);
@@ -62,7 +62,7 @@ GPU_KERNEL(AttentionCombine) {
     GPU_UNROLL for (uint j = 0; j < unroll; ++j) {
       float weight = exp(top[j] - largest);
       sum += weight * share[j];
-      y += weight * value[j];
+      y += share[j] > 0.0f ? weight * value[j] : 0.0f;  // an empty split's partial sums may be anything
     }
   }
   s.y[t.index] = y;

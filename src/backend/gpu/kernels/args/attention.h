@@ -31,9 +31,9 @@ struct AttentionPrepare {
 };
 
 // Puts the splits together, divides, and multiplies with sigmoid(gate). A threadgroup has 64 dimensions of a
-// head, each added up by 16 threads, which share the splits. Grid: (heads * 4, tokens).
+// head, each added up by 16 threads, which share the splits. Grid: (heads * groups, tokens).
 struct AttentionCombine {
-  enum : uint { threads = 1024, dim = 256, columns = 64, parts = threads / columns };
+  enum : uint { threads = 1024, dim = 256, columns = 64, groups = dim / columns, parts = threads / columns };
   in<float> partial, maximum, sums;
   in<float> projection;  // [tokens][stride]
   out<float> y;          // [tokens][heads][256]
