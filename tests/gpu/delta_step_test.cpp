@@ -94,6 +94,8 @@ TEST_P(DeltaStepTest, StepsFollowTheFormulas) {
     d.b_row = b_row;
     d.a_row = a_row;
     d.ring = kRing;
+    d.next_blocks = 30;  // no multiple of the threadgroups' shares
+    d.next = upload(std::vector<uchar>(std::size_t{d.next_blocks} * WeightBlock::bytes));
     for (uint position = 0; position < DeltaRing::window_rows + 3; ++position) {
       const std::vector<float> row = uniforms(stride, -2, 2);
       d.projection = upload(row);

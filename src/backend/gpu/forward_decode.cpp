@@ -57,6 +57,8 @@ void DecodeRecorder::delta_net(Plan& plan, const LayerWeights& layer, int delta_
   step.b_row = layer.b_row;
   step.a_row = layer.a_row;
   step.ring = kStateRing;
+  step.next = layer.mixer_out.blocks;
+  step.next_blocks = layer.mixer_out.tiles * layer.mixer_out.parts();
   plan.add(step, {DeltaStep::parts, step.value_heads}, {row, inputs_.region(), states, window},
            {y, states, window});
 

@@ -1,7 +1,7 @@
 // Gated DeltaNet for one token: convolution, gates and the delta rule.
 #pragma once
-#include "backend/gpu/dialect/gpu.h"
 #include "backend/gpu/kernels/args/delta_net.h"
+#include "backend/gpu/kernels/products.h"
 
 using namespace lily::gpu;
 
@@ -50,6 +50,10 @@ GPU_KERNEL(DeltaStep) {
   float v = earlier_taps(a.window, a.convolution, position, value_channel, channels);
   float weight = a.convolution[last * channels + channel], rate = a.rate[head], dt_bias = a.dt_bias[head],
         value_weight = a.convolution[last * channels + value_channel];
+  if (t.simd == DeltaStep::threads / 32 - 1 && a.next_blocks != 0) {
+    prefetch_share(a.next, a.next_blocks, head * DeltaStep::parts + part, a.value_heads * DeltaStep::parts,
+                   t.lane);
+  }
   wait_for_previous();
   allow_next();  // not earlier: AddGatedProject relies on the projection being there when it starts
 
