@@ -30,6 +30,16 @@ LILY_INLINE F power_of_two(F x) {
   return Simd::mul(p, Simd::bits_to_float(Simd::template shift_left<23>(Simd::iadd(n, Simd::iset1(127)))));
 }
 
+// 32 rows of 16-bit integers, of which two lie beside each other, as floats.
+LILY_INLINE void widen_pairs(const std::int16_t* from, int strip, F (&x)[32]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 32; i += 2) {
+    const I words = Simd::load_words(from + i * strip);
+    x[i] = pair_lanes<0>(words);
+    x[i + 1] = pair_lanes<1>(words);
+  }
+}
+
 constexpr float kLog2E = 1.44269504F;
 // How far a score may rise above what its row's weights are relative to, before all sums so far are scaled
 // down: weights reach e^6. So most blocks leave the sums where tiles can add to them.
@@ -156,14 +166,8 @@ class GroupAttention {
             to[6] = byte_lanes<3, true>(words);
           }
         } else {
-          const auto* from =
-              static_cast<const std::int16_t*>(kv_.keys) + lily::cpu::key_index(head_dim_, begin_ + s, d);
-#pragma GCC unroll 16
-          for (int i = 0; i < 32; i += 2) {
-            const I words = Simd::load_words(from + i * lily::cpu::kKeyStrip);
-            x[i] = pair_lanes<0>(words);
-            x[i + 1] = pair_lanes<1>(words);
-          }
+          const std::ptrdiff_t at = lily::cpu::key_index(head_dim_, begin_ + s, d);
+          widen_pairs(static_cast<const std::int16_t*>(kv_.keys) + at, lily::cpu::kKeyStrip, x);
         }
         PairTile& tile = keys_[s / 16 * steps_ + d / 32];
 #pragma GCC unroll 16
@@ -196,14 +200,8 @@ class GroupAttention {
             x[i + 3] = byte_lanes<3, false>(words);
           }
         } else {
-          const auto* from =
-              static_cast<const std::int16_t*>(kv_.values) + lily::cpu::value_index(head_dim_, begin_ + s, d);
-#pragma GCC unroll 16
-          for (int i = 0; i < 32; i += 2) {
-            const I words = Simd::load_words(from + i * lily::cpu::kValueStrip);
-            x[i] = pair_lanes<0>(words);
-            x[i + 1] = pair_lanes<1>(words);
-          }
+          const std::ptrdiff_t at = lily::cpu::value_index(head_dim_, begin_ + s, d);
+          widen_pairs(static_cast<const std::int16_t*>(kv_.values) + at, lily::cpu::kValueStrip, x);
         }
         PairTile& tile = values_[d / 16 * 8 + s / 32];
 #pragma GCC unroll 16
