@@ -21,7 +21,7 @@ struct ApiError {
 ApiError invalid_request(std::string message, std::string param = {}, std::string code = {});
 ApiError server_error(int status, std::string message, std::string code);
 
-// The reply to a thrown error. What is not an lily::Error is logged and answered without its text.
+// The reply to a thrown error. What is not a lily::Error is logged and answered without its text.
 ApiError to_api_error(const std::exception& error);
 
 Json to_json(const ApiError& error);  // {"error": {...}}

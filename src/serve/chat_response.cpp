@@ -42,6 +42,16 @@ Json call_delta_json(const ToolCallDelta& delta) {
   return call;
 }
 
+Json usage_json(const Usage& usage) {
+  return Json::object(
+      {{"prompt_tokens", Json::integer(usage.prompt_tokens)},
+       {"completion_tokens", Json::integer(usage.completion_tokens)},
+       {"total_tokens", Json::integer(usage.prompt_tokens + usage.completion_tokens)},
+       {"prompt_tokens_details", Json::object({{"cached_tokens", Json::integer(usage.cached_tokens)}})},
+       {"completion_tokens_details",
+        Json::object({{"reasoning_tokens", Json::integer(usage.reasoning_tokens)}})}});
+}
+
 }  // namespace
 
 std::string new_reply_id(std::string_view prefix) {
@@ -56,16 +66,6 @@ std::string new_reply_id(std::string_view prefix) {
 std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
-}
-
-Json usage_json(const Usage& usage) {
-  return Json::object(
-      {{"prompt_tokens", Json::integer(usage.prompt_tokens)},
-       {"completion_tokens", Json::integer(usage.completion_tokens)},
-       {"total_tokens", Json::integer(usage.prompt_tokens + usage.completion_tokens)},
-       {"prompt_tokens_details", Json::object({{"cached_tokens", Json::integer(usage.cached_tokens)}})},
-       {"completion_tokens_details",
-        Json::object({{"reasoning_tokens", Json::integer(usage.reasoning_tokens)}})}});
 }
 
 Json sampling_json(const SamplingOptions& effective) {

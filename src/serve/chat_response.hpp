@@ -20,7 +20,6 @@ struct ReplyIdentity {
 std::string new_reply_id(std::string_view prefix);
 std::int64_t unix_seconds();
 
-Json usage_json(const Usage& usage);
 Json sampling_json(const SamplingOptions& effective);  // the debug object of ServerOptions::echo_sampling
 // The buffered reply.
 Json completion_json(const ReplyIdentity& identity, const GenerationResult& result);

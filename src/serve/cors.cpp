@@ -31,13 +31,13 @@ bool is_printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7F; });
 }
 
-}  // namespace
-
 bool origin_allowed(std::string_view allowed, std::string_view origin) {
   if (origin.empty() || !is_printable(origin)) return false;
   if (allowed == "*") return true;
   return allowed.empty() ? is_local(origin) : origin == allowed;
 }
+
+}  // namespace
 
 HttpHeaders cors_headers(std::string_view allowed, const HttpRequest& request) {
   const std::string_view origin = request.header("Origin");

@@ -8,10 +8,8 @@
 
 namespace lily::serve {
 
+// What every reply to `request` carries, errors and streams included. Empty when its origin is not allowed;
 // `allowed` as ServerOptions::cors_origin.
-bool origin_allowed(std::string_view allowed, std::string_view origin);
-
-// What every reply to `request` carries, errors and streams included. Empty when its origin is not allowed.
 HttpHeaders cors_headers(std::string_view allowed, const HttpRequest& request);
 
 // The reply to OPTIONS, which browsers send without credentials.

@@ -1,6 +1,7 @@
 // The listening socket: resolve, bind, listen, and say precisely what went wrong.
 #include "serve/listener.hpp"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -10,7 +11,6 @@
 #include <memory>
 #include <system_error>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "lily/error.hpp"

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -11,6 +13,13 @@
 
 namespace lily::serve {
 namespace {
+
+enum class FieldUse {
+  honoured,     // decides the answer
+  ignored,      // sent by ordinary clients, says nothing to a local server
+  unsupported,  // asks for something this server does not do
+  unknown,
+};
 
 constexpr std::array<std::string_view, 31> kHonoured = {
     "add_generation_prompt",
@@ -71,14 +80,14 @@ bool contains(const std::array<std::string_view, kCount>& names, std::string_vie
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-}  // namespace
-
 FieldUse use_of(std::string_view name) {
   if (contains(kHonoured, name)) return FieldUse::honoured;
   if (contains(kIgnored, name)) return FieldUse::ignored;
   if (contains(kUnsupported, name)) return FieldUse::unsupported;
   return FieldUse::unknown;
 }
+
+}  // namespace
 
 void check_fields(const Json& body) {
   std::string names;
