@@ -9,6 +9,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -104,6 +105,16 @@ class alignas(64) Share {
 
 struct ThreadPool::Impl {
   explicit Impl(int threads) : shares(static_cast<std::size_t>(threads)) {}
+  // Here and not in the pool's destructor, which does not run when the system refuses a thread: those before
+  // it would be waited for without end.
+  ~Impl() {
+    stopping.store(true, std::memory_order_release);
+    state.fetch_add(kOneLoop, std::memory_order_release);
+    state.notify_all();
+    workers.clear();  // joins
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   std::vector<Share> shares;
   std::vector<std::jthread> workers;
@@ -188,15 +199,17 @@ struct ThreadPool::Impl {
 };
 
 ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>(threads)) {
-  for (int i = 1; i < threads; ++i) impl_->workers.emplace_back([this, i] { impl_->work(i); });
+  for (int i = 1; i < threads; ++i) {
+    try {
+      impl_->workers.emplace_back([impl = impl_.get(), i] { impl->work(i); });
+    } catch (const std::system_error& error) {
+      throw Error(ErrorKind::device,
+                  fmt::format("cannot start thread {} of {}: {}", i + 1, threads, error.code().message()));
+    }
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  impl_->stopping.store(true, std::memory_order_release);
-  impl_->state.fetch_add(kOneLoop, std::memory_order_release);
-  impl_->state.notify_all();
-  impl_->workers.clear();  // joins
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::size() const noexcept { return static_cast<int>(impl_->workers.size()) + 1; }
 

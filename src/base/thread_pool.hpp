@@ -11,7 +11,8 @@ namespace lily {
 // a time. Results never depend on the number of threads as long as a body's work depends on its index only.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // >= 1
+  // At least 1. Throws Error(device) when the system refuses one.
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -2,16 +2,21 @@
 #include "base/thread_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "support/raises.hpp"
 
 namespace lily {
 namespace {
@@ -115,6 +120,54 @@ TEST(ThreadPool, SeveralThreadsTakePart) {
   });
   EXPECT_GT(seen.size(), 1U);
 }
+
+#if defined(__GLIBC__)
+
+// Address space for two more threads, whose stacks are made so large that nothing else counts.
+class RoomForTwoThreads {
+ public:
+  RoomForTwoThreads() {
+    getrlimit(RLIMIT_AS, &limit_);
+    pthread_getattr_default_np(&attributes_);
+    pthread_attr_t large;
+    pthread_attr_init(&large);
+    pthread_attr_setstacksize(&large, kStack);
+    pthread_setattr_default_np(&large);
+    pthread_attr_destroy(&large);
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit lower = limit_;
+    lower.rlim_cur = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) + 5 * kStack / 2;
+    setrlimit(RLIMIT_AS, &lower);
+  }
+  ~RoomForTwoThreads() {
+    setrlimit(RLIMIT_AS, &limit_);
+    pthread_setattr_default_np(&attributes_);
+    pthread_attr_destroy(&attributes_);
+  }
+  RoomForTwoThreads(const RoomForTwoThreads&) = delete;
+  RoomForTwoThreads& operator=(const RoomForTwoThreads&) = delete;
+
+ private:
+  static constexpr std::size_t kStack = std::size_t{1} << 30;
+  rlimit limit_{};
+  pthread_attr_t attributes_{};
+};
+
+TEST(ThreadPool, AThreadThatTheSystemRefusesIsAnErrorAndTheOthersEnd) {
+  const RoomForTwoThreads room;
+  const Error error = testing::raised([] { const ThreadPool pool(8); });
+  EXPECT_EQ(error.kind(), ErrorKind::device);
+  testing::expect_mentions(error, "cannot start thread 4 of 8: ");
+}
+
+#else
+
+TEST(ThreadPool, AThreadThatTheSystemRefusesIsAnErrorAndTheOthersEnd) {
+  GTEST_SKIP() << "this system has no way to make threads too large";
+}
+
+#endif
 
 double processor_seconds() {
   rusage usage{};
