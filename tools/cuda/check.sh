@@ -44,7 +44,7 @@ rows() {
 
 run_build() {
   [[ -f $build/build.ninja ]] || step configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
-  step build cmake --build "$build" --target lily gpu_cuda_tests gpu_kernel_tests
+  step build cmake --build "$build" --target lily gpu_backend_tests gpu_cuda_tests gpu_kernel_tests
 }
 
 # Skipped tests have run nowhere.
@@ -55,6 +55,8 @@ run_tests() {
   rows driver '^\[  (PASSED|FAILED)|^backend cuda'
   step kernels on_gpu "$build/gpu_kernel_tests" --gtest_filter='*/cuda*'
   rows kernels '^\[  (PASSED|FAILED)'
+  step tokens on_gpu "$build/gpu_backend_tests" --gtest_filter='*/cuda*'
+  rows tokens '^\[  (PASSED|FAILED)'
 }
 
 run_eval() {
