@@ -119,6 +119,10 @@ class Builder {
 }  // namespace
 
 Json Json::parse(std::string_view text, const JsonLimits& limits) {
+  // To the library a zero byte is the end of the text, whatever follows it.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    throw Error(ErrorKind::bad_input, fmt::format("JSON: malformed at byte {}: a zero byte", zero + 1));
+  }
   Builder builder(limits);
   nlohmann::json::sax_parse(text, &builder);  // the builder throws on every failure
   return builder.take();

@@ -71,6 +71,13 @@ TEST(JsonParse, RefusesInvalidUtf8AndLoneSurrogates) {
   }
 }
 
+TEST(JsonParse, AZeroByteEndsNoText) {
+  for (const std::string_view text : {std::string_view("{}\0", 3), std::string_view("{}\0{", 4),
+                                      std::string_view("[1,\0 2]", 7), std::string_view("\"\0\"", 3)}) {
+    EXPECT_TRUE(contains(refusal(text), "JSON: malformed at byte")) << text;
+  }
+}
+
 TEST(JsonParse, RefusalsNeverRepeatTheInput) {
   const std::string secret(5000, 's');
   EXPECT_LT(refusal("[\"" + secret + "\", x" + secret + "]").size(), 200u);
