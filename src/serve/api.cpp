@@ -115,8 +115,9 @@ HttpReply Api::handle(HttpRequest request, const Peer& peer) {
 }
 
 HttpReply Api::refuse(const HttpRequest& request, int status, std::string_view reason) {
-  return refusal(request, status >= 500 ? server_error(status, std::string(reason), "overloaded")
-                                        : with_status(status, invalid_request(std::string(reason))));
+  if (status < 500) return refusal(request, with_status(status, invalid_request(std::string(reason))));
+  return refusal(request,
+                 server_error(status, std::string(reason), status == 503 ? "overloaded" : "internal_error"));
 }
 
 HttpReply Api::health(const Peer& peer) const {

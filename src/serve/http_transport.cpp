@@ -113,7 +113,7 @@ class HttpTransport::Implementation : private httplib::Server {
                  const TransportOptions& options)
       : application_(application), stop_(stop), options_(options), bodies_(kBodiesHeld * options.max_body) {
     svr_sock_ = listener.descriptor;
-    set_payload_max_length(SIZE_MAX);  // judge_length() and answer_body() hold the limit
+    set_payload_max_length(SIZE_MAX);  // judge_body() and answer_body() hold the limit
     set_keep_alive_timeout(std::chrono::duration_cast<std::chrono::seconds>(options.idle_timeout).count());
     set_keep_alive_max_count(kMaxRequestsPerConnection);
     new_task_queue = [this] { return new httplib::ThreadPool(static_cast<std::size_t>(options_.threads)); };
@@ -192,16 +192,16 @@ class HttpTransport::Implementation : private httplib::Server {
   HandlerResponse answer_head(const httplib::Request& request, httplib::Response& response) {
     if (refused(request, response)) return HandlerResponse::Handled;
     if (request.method == "POST") return HandlerResponse::Unhandled;
+    current_exchange->body_unread = has_body(request);
     fill(request, response, application_.handle(plain_request(request), current_exchange->connection));
     return HandlerResponse::Handled;
   }
 
   bool refused(const httplib::Request& request, httplib::Response& response) {
-    const std::optional<std::size_t> length = length_of(request);
     std::optional<HttpReply> refusal = application_.admit(plain_request(request));
-    if (!refusal && request.method == "POST") refusal = judge_length(request, length);
+    if (!refusal && request.method == "POST") refusal = judge_body(request);
     if (!refusal) return false;
-    current_exchange->body_unread = is_chunked(request) || length != std::size_t{0};
+    current_exchange->body_unread = has_body(request);
     fill(request, response, std::move(*refusal));
     return true;
   }
@@ -217,12 +217,30 @@ class HttpTransport::Implementation : private httplib::Server {
     return length;
   }
 
-  std::optional<HttpReply> judge_length(const httplib::Request& request, std::optional<std::size_t> length) {
+  // Whatever the method: left unread, a body must not be taken for the next request.
+  static bool has_body(const httplib::Request& request) {
+    return request.has_header("Transfer-Encoding") || length_of(request) != std::size_t{0};
+  }
+
+  // Whether the body can be read. A proxy in front may see another end where lengths are in doubt, so that
+  // what follows it could be another client's request.
+  std::optional<HttpReply> judge_body(const httplib::Request& request) {
     const HttpRequest plain = plain_request(request);
-    if (is_chunked(request)) return std::nullopt;
-    if (!request.has_header("Content-Length")) {
+    const std::size_t lengths = request.get_header_value_count("Content-Length");
+    const std::size_t codings = request.get_header_value_count("Transfer-Encoding");
+    if (codings > 0 && (codings > 1 || !is_chunked(request))) {
+      return application_.refuse(plain, 400, "Transfer-Encoding may only be chunked");
+    }
+    if (lengths + codings > 1) return application_.refuse(plain, 400, "the body's length is given twice");
+    // httplib would take a form apart before a handler sees it.
+    if (request.is_multipart_form_data()) {
+      return application_.refuse(plain, 415, "the request body must be JSON, not multipart/form-data");
+    }
+    if (codings > 0) return std::nullopt;
+    if (lengths == 0) {
       return application_.refuse(plain, 411, "a request body needs Content-Length or chunked coding");
     }
+    const std::optional<std::size_t> length = length_of(request);
     if (!length) return application_.refuse(plain, 400, "Content-Length is not a number");
     if (*length > options_.max_body) return application_.refuse(plain, 413, too_large());
     return std::nullopt;
@@ -268,7 +286,7 @@ class HttpTransport::Implementation : private httplib::Server {
   // Fills in replies that httplib itself makes, such as to a malformed head.
   HandlerResponse complete_error(const httplib::Request& request, httplib::Response& response) {
     if (response.body.empty() && !response.content_provider_) {
-      close_after_reply(response);
+      current_exchange->body_unread = true;  // nobody knows what follows a malformed head
       const char* reason =
           response.status == 414 ? "the request target is too long" : "the request head is malformed";
       fill(request, response, application_.refuse(plain_request(request), response.status, reason));

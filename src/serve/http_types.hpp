@@ -54,8 +54,8 @@ class Application {
   // Answers a request that was admitted. `peer` outlives the reply's stream.
   virtual HttpReply handle(HttpRequest request, const Peer& peer) = 0;
   // The reply to what the transport could not read: a malformed head (400), a body cut short (400), late
-  // (408) or too large (413), without a length (411), a target too long (414), memory for bodies used up
-  // (503).
+  // (408) or too large (413), without a length (411) or with one in doubt (400), a form (415), a target too
+  // long (414), memory for bodies used up (503), a fault of ours (500).
   virtual HttpReply refuse(const HttpRequest& request, int status, std::string_view reason) = 0;
 };
 
