@@ -175,7 +175,8 @@ HttpReply Api::chat(HttpRequest request, const Peer& peer, const std::string& re
   try {
     Engine& engine = *engine_.load(std::memory_order_acquire);
     ChatRequest chat = parse_chat_request(request.body, model_id_);
-    request.body = {};  // up to max_body bytes that nobody needs while the request waits
+    // Up to max_body bytes that nobody needs while the request waits; assigning would keep them.
+    std::string().swap(request.body);
     record.stream = chat.stream;
     Admission::Ticket ticket = admission_.enter();
     if (!ticket) {

@@ -256,12 +256,12 @@ class HttpTransport::Implementation : private httplib::Server {
     HttpRequest plain = plain_request(request);
     int fault = 0;
     {
-      BodyBudget::Share share(bodies_);
+      const auto share = std::make_shared<BodyBudget::Share>(bodies_);
       const bool complete = reader([&](const char* data, std::size_t size) {
         // Here and not by httplib's own limit, which chunked and compressed bodies escape.
         if (plain.body.size() + size > options_.max_body) {
           fault = 413;
-        } else if (!share.take(size)) {
+        } else if (!share->take(size)) {
           fault = 503;
         } else {
           plain.body.append(data, size);
@@ -269,7 +269,12 @@ class HttpTransport::Implementation : private httplib::Server {
         return fault == 0;
       });
       if (complete) {
-        fill(request, response, application_.handle(std::move(plain), exchange.connection));
+        HttpReply reply = application_.handle(std::move(plain), exchange.connection);
+        // What was read of the body is held as long as it is answered.
+        if (reply.stream) {
+          reply.stream = [share, stream = std::move(reply.stream)](ByteSink& sink) { stream(sink); };
+        }
+        fill(request, response, std::move(reply));
         return;
       }
     }
