@@ -18,6 +18,13 @@ constexpr int kClientClosed = 499;  // in the log only, where other servers writ
 
 ApiError stopping_error() { return server_error(503, "the server is stopping", "server_stopping"); }
 
+ApiError too_slow_error() {
+  return server_error(503,
+                      fmt::format("the answer was not read as fast as it was made: more than {} bytes waited",
+                                  GenerationJob::kMaxUnread),
+                      "client_too_slow");
+}
+
 std::string progress_of(const GenerationJob::Update& update) {
   return update.prompt == 0 ? "queued" : fmt::format("prompt {}/{}", update.prefilled, update.prompt);
 }
@@ -84,8 +91,10 @@ void ChatReply::conclude(SseWriter& events) {
     const FinishReason reason = result.answer.finish_reason;
     if (reason == FinishReason::cancelled) {
       const bool stopping = peer_.stopping() && !events.lost();
+      const bool too_slow = !stopping && job_->overrun();
       if (stopping) events.data(to_json(stopping_error()).dump());
-      log(200, stopping ? "server_stopping" : job_->overrun() ? "client_too_slow" : "client_closed", &result);
+      if (too_slow) events.data(to_json(too_slow_error()).dump());
+      log(200, stopping ? "server_stopping" : too_slow ? "client_too_slow" : "client_closed", &result);
       return;
     }
     Json last = chunks_.finish(reason);

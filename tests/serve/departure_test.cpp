@@ -1,5 +1,4 @@
 // Risk: work goes on for clients that are gone, or one slow client holds up the rest.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -87,6 +86,19 @@ TEST(SlowReader, CostsABoundedAmountOfMemory) {
   EXPECT_TRUE(eventually([&] { return server.engine.runs_ended() == 1; }));
   EXPECT_LT(server.engine.tokens_made(), 100'000);
   stalled.close();
+}
+
+TEST(SlowReader, LearnsThatItsAnswerIsNotWhole) {
+  serve::ServerOptions options;
+  options.write_timeout = 60s;
+  TestServer server(slow(0ms), options);
+  HttpClient late(server.port(), 4096);
+  late.send(request_text("POST", kPath, endless(true)));
+  ASSERT_TRUE(eventually([&] { return server.engine.runs_ended() == 1; }));
+  const Reply reply = late.receive();
+  ASSERT_TRUE(reply.complete);
+  EXPECT_EQ(text_at(parse_chunks(reply.body).back(), "error.code"), "client_too_slow");
+  EXPECT_EQ(reply.body.find("[DONE]"), std::string::npos);
 }
 
 TEST(Queue, IsBoundedAndAnsweredInOrder) {
