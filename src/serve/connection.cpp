@@ -16,8 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// After stop() a stream may still say why it ends, but not wait long for a reader that does not listen.
-constexpr auto kWriteTimeoutWhenStopping = 500ms;
+// After stop() a stream may still say why it ends, but a reader that does not listen or takes its time over
+// what it has not read yet must not hold up the end: this is for all writes together.
+constexpr auto kWriteTimeWhenStopping = 500ms;
 constexpr auto kDrainTime = 2s;
 
 #ifdef MSG_NOSIGNAL
@@ -104,23 +105,27 @@ std::size_t Connection::read(char* destination, std::size_t size) {
   return count;
 }
 
+Connection::Clock::time_point Connection::write_deadline() {
+  const auto now = Clock::now();
+  if (!stop_.is_set()) return now + limits_.write_timeout;
+  if (stop_deadline_ == Clock::time_point{}) stop_deadline_ = now + kWriteTimeWhenStopping;
+  return stop_deadline_;
+}
+
 bool Connection::write(std::string_view bytes) {
-  const auto patience = [this] {
-    return stop_.is_set() ? std::chrono::milliseconds(kWriteTimeoutWhenStopping) : limits_.write_timeout;
-  };
-  auto deadline = Clock::now() + patience();
+  auto deadline = write_deadline();
   while (!bytes.empty()) {
     const auto count = send(descriptor_, bytes.data(), bytes.size(), kSendFlags);
     if (count > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(count));
-      deadline = Clock::now() + patience();
+      deadline = write_deadline();
     } else if (count < 0 && errno == EINTR) {
       continue;
     } else if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       const bool was_stopping = stop_.is_set();
       const Wait outcome = wait(POLLOUT, deadline, !was_stopping);
       if (outcome == Wait::timed_out) return false;
-      if (outcome == Wait::stopped) deadline = std::min(deadline, Clock::now() + patience());
+      if (outcome == Wait::stopped) deadline = std::min(deadline, write_deadline());
     } else {
       return false;
     }

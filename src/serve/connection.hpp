@@ -36,7 +36,8 @@ class Connection : public Peer {
   std::size_t read(char* destination, std::size_t size);
   ReadEnd read_end() const noexcept { return read_end_; }
 
-  // All of `bytes`, or false: the peer is gone or took nothing for the write timeout.
+  // All of `bytes`, or false: the peer is gone, took nothing for the write timeout, or was slow when the
+  // server stopped.
   bool write(std::string_view bytes);
 
   // Lets a peer that is still sending read our reply: closing with unread input would reset the connection
@@ -51,6 +52,7 @@ class Connection : public Peer {
   enum class Wait { ready, timed_out, stopped };
   Wait wait(short events, Clock::time_point deadline, bool until_stop) const;
   bool fill(Clock::time_point deadline);
+  Clock::time_point write_deadline();
 
   const int descriptor_;
   const StopEvent& stop_;
@@ -61,6 +63,7 @@ class Connection : public Peer {
   bool in_head_ = false;
   std::size_t head_bytes_ = 0;
   Clock::time_point head_deadline_{};
+  Clock::time_point stop_deadline_{};  // of all writes after stop(); unset before
   ReadEnd read_end_ = ReadEnd::none;
 };
 

@@ -1,8 +1,8 @@
 // Risk: the server cannot be started, restarted or stopped when it should: ports, open connections, signals.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <thread>
 
 #include "lily/error.hpp"
 #include "serve/test_server.hpp"
@@ -78,6 +78,26 @@ TEST(Lifecycle, StopDoesNotWaitForIdleOrStalledClients) {
   HttpClient stalled(server.port(), 4096);
   stalled.send(request_text("POST", kPath, body(R"("stream": true)")));
   ASSERT_TRUE(eventually([&] { return server.engine.tokens_made() > 1000; }));
+  const auto start = Clock::now();
+  server.server.stop();
+  server.server.run();
+  EXPECT_LT(Clock::now() - start, 3s);
+}
+
+TEST(Lifecycle, StopDoesNotWaitForSlowReaders) {
+  serve::ServerOptions options;
+  options.write_timeout = 60s;
+  TestServer server([](const GenerationRequest& request) { return endless_script(request, 0ms); }, options);
+  HttpClient client(server.port(), 4096);
+  client.send(request_text("POST", kPath, body(R"("stream": true)")));
+  ASSERT_TRUE(eventually([&] { return server.engine.runs_ended() == 1; }));
+  // It takes some of the backlog four times a second, so that no single write ever times out.
+  std::jthread reader([&](const std::stop_token& done) {
+    while (!done.stop_requested()) {
+      client.closed_within(1ms);
+      std::this_thread::sleep_for(250ms);
+    }
+  });
   const auto start = Clock::now();
   server.server.stop();
   server.server.run();
