@@ -19,6 +19,10 @@ using namespace std::chrono_literals;
 // After stop() a stream may still say why it ends, but a reader that does not listen or takes its time over
 // what it has not read yet must not hold up the end: this is for all writes together.
 constexpr auto kWriteTimeWhenStopping = 500ms;
+
+// A body that comes slower on average gives up its connection's thread. Far below any real link, and far
+// above a byte now and then, which would hold all threads for ever.
+constexpr std::size_t kMinBodyRate = 1 << 10;  // bytes per second
 constexpr auto kDrainTime = 2s;
 
 #ifdef MSG_NOSIGNAL
@@ -90,17 +94,28 @@ void Connection::begin_head() {
   head_deadline_ = Clock::now() + limits_.read_timeout;
 }
 
-void Connection::end_head() { in_head_ = false; }
+void Connection::end_head() {
+  in_head_ = false;
+  body_begin_ = Clock::now();
+  body_bytes_ = 0;
+}
+
+Connection::Clock::time_point Connection::read_deadline() const {
+  if (in_head_) return head_deadline_;
+  const std::chrono::milliseconds earned(body_bytes_ * 1000 / kMinBodyRate);
+  return std::min(Clock::now(), body_begin_ + earned) + limits_.read_timeout;
+}
 
 std::size_t Connection::read(char* destination, std::size_t size) {
   if (read_end_ != ReadEnd::none) return 0;
-  if (begin_ == end_ && !fill(in_head_ ? head_deadline_ : Clock::now() + limits_.read_timeout)) return 0;
+  if (begin_ == end_ && !fill(read_deadline())) return 0;
   const std::size_t count = std::min(size, end_ - begin_);
   if (in_head_ && (head_bytes_ += count) > limits_.max_head) {
     read_end_ = ReadEnd::head_too_large;
     return 0;
   }
   std::memcpy(destination, buffer_.data() + begin_, count);
+  if (!in_head_) body_bytes_ += count;
   begin_ += count;
   return count;
 }

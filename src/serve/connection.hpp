@@ -12,7 +12,7 @@
 namespace lily::serve {
 
 struct ConnectionLimits {
-  std::chrono::milliseconds read_timeout;   // a whole head; between two reads of a body
+  std::chrono::milliseconds read_timeout;   // a whole head; between reads of a body, beside kMinBodyRate
   std::chrono::milliseconds write_timeout;  // without a byte taken by the peer
   std::size_t max_head = 64 << 10;          // bytes of a request line with its headers
 };
@@ -52,6 +52,7 @@ class Connection : public Peer {
   enum class Wait { ready, timed_out, stopped };
   Wait wait(short events, Clock::time_point deadline, bool until_stop) const;
   bool fill(Clock::time_point deadline);
+  Clock::time_point read_deadline() const;
   Clock::time_point write_deadline();
 
   const int descriptor_;
@@ -63,6 +64,8 @@ class Connection : public Peer {
   bool in_head_ = false;
   std::size_t head_bytes_ = 0;
   Clock::time_point head_deadline_{};
+  Clock::time_point body_begin_{};
+  std::size_t body_bytes_ = 0;
   Clock::time_point stop_deadline_{};  // of all writes after stop(); unset before
   ReadEnd read_end_ = ReadEnd::none;
 };

@@ -19,6 +19,7 @@ namespace lily::serve {
 namespace {
 
 constexpr int kMaxRequestsPerConnection = 1000;
+constexpr auto kPatienceWhenCrowded = std::chrono::seconds(1);
 constexpr std::size_t kBodiesHeld = 4;  // whole bodies of the largest size that may be in memory at once
 
 // What one connection's thread is doing. httplib hands its handlers a request and no connection, so each
@@ -150,9 +151,12 @@ class HttpTransport::Implementation : private httplib::Server {
     Exchange exchange(connection);
     current_exchange = &exchange;
     connections_ += 1;
+    // With threads running short, connections that say nothing must not keep those waiting that have no
+    // thread yet.
     auto patience = options_.connection.read_timeout;
+    if (crowded()) patience = std::min<std::chrono::milliseconds>(patience, kPatienceWhenCrowded);
     for (int served = 0; connection.await_request(patience); ++served) {
-      // With threads running short, idle connections must not keep new ones waiting.
+      // Nor may those that were answered.
       const bool last = crowded() || served + 1 == kMaxRequestsPerConnection;
       bool closed = false;
       exchange.body_unread = false;

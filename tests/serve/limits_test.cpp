@@ -146,6 +146,17 @@ TEST_F(Limits, BodiesThatStopComingAreGivenUp) {
   cut.close();
 }
 
+TEST_F(Limits, BodiesThatDripAreGivenUp) {
+  HttpClient slow(server.port());
+  slow.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+  bool answered = false;
+  for (int i = 0; i < 40 && !answered; ++i) {
+    slow.send(" ");
+    answered = slow.wait_for("HTTP/1.1 408", 50ms);
+  }
+  EXPECT_TRUE(answered);
+}
+
 TEST_F(Limits, ManyIdleConnectionsKeepNobodyOut) {
   std::vector<HttpClient> idle;
   idle.reserve(90);
@@ -153,6 +164,16 @@ TEST_F(Limits, ManyIdleConnectionsKeepNobodyOut) {
   const auto start = Clock::now();
   EXPECT_EQ(get(server.port(), "/health").status, 200);
   EXPECT_LT(Clock::now() - start, 1s);
+}
+
+TEST(Connections, MoreIdleOnesThanThreadsDelayNobodyForLong) {
+  TestServer server;
+  std::vector<HttpClient> idle;
+  idle.reserve(150);
+  for (int i = 0; i < 150; ++i) idle.emplace_back(server.port());
+  const auto start = Clock::now();
+  EXPECT_EQ(get(server.port(), "/health").status, 200);
+  EXPECT_LT(Clock::now() - start, 8s);
 }
 
 TEST_F(Limits, ConnectionsAreKept) {
