@@ -103,7 +103,6 @@ class Arranger {
 }  // namespace
 
 struct Checkpoint::Impl {
-  std::filesystem::path folder;
   Config config;
   ShardSet shards;
   model::Layout layout = model::Layout::mlx;
@@ -128,7 +127,7 @@ std::shared_ptr<const Checkpoint> Checkpoint::open(const std::filesystem::path& 
     proof.notes.push_back(fmt::format("{} vision and MTP tensors skipped", proof.skipped));
 
   auto impl = std::make_unique<Impl>(
-      Impl{folder, std::move(config), std::move(shards), bound.layout, {}, {}, {}, {}, std::move(proof)});
+      Impl{std::move(config), std::move(shards), bound.layout, {}, {}, {}, {}, std::move(proof)});
   Arranger arranger(bound);
   impl->embedding = arranger.matrix("model.embed_tokens");
   impl->head = arranger.matrix("lm_head");
@@ -143,7 +142,6 @@ std::shared_ptr<const Checkpoint> Checkpoint::open(const std::filesystem::path& 
 Checkpoint::Checkpoint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Checkpoint::~Checkpoint() = default;
 
-const std::filesystem::path& Checkpoint::folder() const { return impl_->folder; }
 const Config& Checkpoint::config() const { return impl_->config; }
 const model::Dimensions& Checkpoint::dimensions() const { return impl_->config.dimensions; }
 model::Layout Checkpoint::layout() const { return impl_->layout; }

@@ -94,7 +94,6 @@ class Checkpoint {
   Checkpoint& operator=(const Checkpoint&) = delete;
   ~Checkpoint();
 
-  const std::filesystem::path& folder() const;
   const Config& config() const;
   const model::Dimensions& dimensions() const;
   model::Layout layout() const;

@@ -27,8 +27,8 @@ struct Config {
   std::optional<QuantizationConfig> quantization;  // absent: an unquantized checkpoint
 };
 
-// Sampling defaults and stop ids of generation_config.json (tokenizer_config.json's eos_token is added by the
-// engine). Unset members were absent.
+// Sampling defaults and stop ids of generation_config.json (the engine adds the family's own end tokens).
+// Unset members were absent.
 struct GenerationDefaults {
   std::vector<int> eos_token_ids;
   std::optional<bool> do_sample;

@@ -1,7 +1,6 @@
 // Sizes of a bound matrix, and one row of it as fp32.
 #include <fmt/format.h>
 
-#include <bit>
 #include <cstring>
 
 #include "base/bf16.hpp"

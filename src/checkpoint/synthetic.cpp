@@ -1,8 +1,6 @@
 // lily::synthesize: a folder with everything a real MLX 4-bit checkpoint has, and random weights.
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "base/mapped_file.hpp"
 #include "base/published_template.hpp"
 #include "base/thread_pool.hpp"

@@ -1,7 +1,6 @@
 // A byte-level tokenizer of any size for synthetic checkpoints.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 namespace lily::checkpoint {

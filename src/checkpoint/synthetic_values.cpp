@@ -1,7 +1,6 @@
 // One random stream per piece of a tensor, so that pieces can be made in any order by any thread.
 #include "checkpoint/synthetic_values.hpp"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -72,8 +71,9 @@ std::array<std::uint16_t, 256> group_table(const SyntheticTensor& tensor) {
   const double middle = (levels - 1) / 2;
   std::array<std::uint16_t, 256> table{};
   for (std::size_t i = 0; i < table.size(); ++i) {
+    const std::size_t step = i / 2;  // each magnitude with both signs
     const double magnitude =
-        tensor.deviation / code_deviation * (0.75 + 0.5 * static_cast<double>(i / 2) / 127);
+        tensor.deviation / code_deviation * (0.75 + 0.5 * static_cast<double>(step) / 127);
     const std::uint16_t scale = float_to_bf16(static_cast<float>(i % 2 == 0 ? magnitude : -magnitude));
     const auto bias = static_cast<float>(-middle * bf16_to_float(scale));
     table[i] = tensor.kind == SyntheticKind::scales ? scale : float_to_bf16(bias);

@@ -1,10 +1,7 @@
 // Affine quantization: bit-exact decoding of recorded MLX values, and encoding by MLX's rule.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 // A small checkpoint held in memory, so that tests can change it and write it out again.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>

@@ -1,5 +1,4 @@
 // safetensors headers as hostile input: cut, flipped and malformed ones end in an Error, never in a crash.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,5 +1,4 @@
 // What a valid checkpoint binds to, and what the proof of tensors, shards and quantization refuses.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

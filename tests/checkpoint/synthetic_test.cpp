@@ -1,5 +1,4 @@
 // Synthetic checkpoints: reproducible, complete, sensible in their values, and gone when writing fails.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
