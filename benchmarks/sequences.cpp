@@ -1,5 +1,4 @@
 // Kernels over a sequence's state: attention and the KV cache, DeltaNet.
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>

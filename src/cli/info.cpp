@@ -1,7 +1,6 @@
 // `lily info`: what a checkpoint is, what it needs and whether this machine has it.
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>

@@ -3,7 +3,6 @@
 
 #include <histedit.h>
 
-#include <cerrno>
 #include <clocale>
 #include <csignal>
 #include <cstdio>

@@ -11,7 +11,6 @@ bool error_is_terminal();
 bool input_is_terminal();
 
 inline constexpr std::string_view kDim = "\x1b[2m";
-inline constexpr std::string_view kBold = "\x1b[1m";
 inline constexpr std::string_view kPlain = "\x1b[0m";
 
 // `text` (valid UTF-8) with control characters other than line feed and tab shown as U+FFFD: what a model

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "backend/backend.hpp"
 #include "checkpoint/config.hpp"

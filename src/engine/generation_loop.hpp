@@ -3,7 +3,6 @@
 
 #include <span>
 #include <stop_token>
-#include <vector>
 
 #include "backend/backend.hpp"
 #include "engine/prepare_request.hpp"

@@ -1,7 +1,6 @@
 // The benchmark's prompt and the digest of what was decoded after it; both are fixed by docs/performance.md.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <utility>
 
 namespace lily::serve {
 

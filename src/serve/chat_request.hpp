@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "lily/generation.hpp"
-#include "lily/json.hpp"
 
 namespace lily::serve {
 

@@ -1,7 +1,6 @@
 // One log line per request: sizes, times and outcome, never text of a prompt or an answer.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 

@@ -1,7 +1,6 @@
 // The two ways to run BPE on one piece of text. Both give the same tokens.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>

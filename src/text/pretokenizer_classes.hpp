@@ -1,7 +1,6 @@
 // The classes of characters that pre-tokenizer patterns tell apart.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace lily::text {

@@ -1,5 +1,4 @@
 // The Qwen3.5 / 3.6 pre-tokenizer pattern as a scanner; tests hold it against PCRE2 running the pattern.
-#include <array>
 
 #include "text/pretokenizer.hpp"
 #include "text/pretokenizer_classes.hpp"
