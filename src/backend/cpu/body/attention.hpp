@@ -1,7 +1,6 @@
 // Storing KV cache rows, and attention over a block of positions, over any Simd.
 #pragma once
 
-#include <cmath>
 #include <cstring>
 
 #include "backend/cpu/body/attention_bytes.hpp"

@@ -1,8 +1,6 @@
 // The codes of a KV cache as floats, over any Simd.
 #pragma once
 
-#include <cstdint>
-
 namespace {
 
 // Byte kByte of each lane, signed, or the signed code whose value + 128 it is.
