@@ -2,6 +2,7 @@
 #include "serve/signals.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +15,10 @@ namespace lily::serve {
 namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM};
+
+// The contract is an end within three seconds. What still runs then, such as the encoding of a prompt of 60
+// MB (12 s), has no client left and nothing to save.
+constexpr int kPatienceMilliseconds = 2500;
 
 // A handler can reach only globals, and only lock-free ones.
 std::atomic<int> pipe_end{-1};
@@ -33,11 +38,21 @@ void wait_for_signal(int descriptor, Server& server) {
   do {
     count = read(descriptor, &number, 1);
   } while (count < 0 && errno == EINTR);
-  close(descriptor);
-  if (count != 1) return;  // StopSignals was destroyed
-  if (!server.attached()) _exit(128 + number);
-  log_information("stopping; a second signal ends the process at once");
-  server.stop();
+  if (count == 1) {
+    if (!server.attached()) _exit(128 + number);
+    log_information("stopping; a second signal ends the process at once");
+    server.stop();
+    pollfd destroyed = {descriptor, POLLIN, 0};
+    int ready = 0;
+    do {
+      ready = poll(&destroyed, 1, kPatienceMilliseconds);
+    } while (ready < 0 && errno == EINTR);
+    if (ready == 0) {
+      log_warning("not all work could be stopped in time; ending without it");
+      _exit(0);
+    }
+  }
+  close(descriptor);  // StopSignals was destroyed
 }
 
 }  // namespace

@@ -91,6 +91,18 @@ TEST_F(ServeProcess, ASecondSignalEndsItAtOnce) {
   EXPECT_THAT(server.process.wait(1s), Optional(AnyOf(0, 128 + SIGINT, 128 + SIGTERM)));
 }
 
+TEST_F(ServeProcess, AStopDoesNotWaitForAHugePromptToBeEncoded) {
+  RunningServer server;
+  ASSERT_TRUE(server.ready) << server.process.error_text();
+  HttpClient client(server.port);
+  client.send(request_text(
+      "POST", "/v1/chat/completions",
+      R"({"messages": [{"role": "user", "content": ")" + std::string(60'000'000, 'a') + "\"}]}"));
+  std::this_thread::sleep_for(500ms);
+  server.process.signal(SIGTERM);
+  EXPECT_THAT(server.process.wait(4s), Optional(0)) << server.process.error_text();
+}
+
 TEST_F(ServeProcess, AsksForTheKeysOfAFile) {
   const auto keys = std::filesystem::temp_directory_path() / "lily-process-keys-test.txt";
   std::ofstream(keys) << "k1\n";
