@@ -40,7 +40,7 @@ class EngineImpl final : public Engine {
                             std::stop_token stop) override;
 
  private:
-  RequestRules rules() const { return {*parts_.text, parts_.defaults, info_.context}; }
+  RequestRules rules() const { return {*parts_.text, parts_.defaults, info_.context, allowed_, stop_ids_}; }
 
   EngineParts parts_;
   EngineInfo info_;

@@ -84,6 +84,21 @@ void check_stop_strings(const std::vector<std::string>& stop_strings) {
   }
 }
 
+// Where all tokens are banned no choice would be one.
+void check_choice(const std::map<TokenId, float>& logit_bias, bool ignore_eos, const RequestRules& rules) {
+  const auto tokens = static_cast<std::size_t>(rules.allowed.count());
+  if (logit_bias.empty() || logit_bias.size() + rules.stop_ids.size() < tokens) return;
+  const TokenRanges allowed = ignore_eos ? rules.allowed.without(rules.stop_ids) : rules.allowed;
+  for (const TokenRange& range : allowed) {
+    for (TokenId id = range.begin; id < range.end; ++id) {
+      const auto bias = logit_bias.find(id);
+      if (bias == logit_bias.end() || bias->second > kBannedBias) return;
+    }
+  }
+  throw Error(ErrorKind::bad_input,
+              fmt::format("logit_bias bans all {} tokens that can be chosen", allowed.count()), "logit_bias");
+}
+
 int checked_max_tokens(const std::optional<int>& requested) {
   if (requested && *requested < 1) {
     throw Error(ErrorKind::bad_input, fmt::format("max_tokens is {}; it must be at least 1", *requested),
@@ -97,6 +112,7 @@ int checked_max_tokens(const std::optional<int>& requested) {
 PreparedRequest prepare_request(const GenerationRequest& request, const RequestRules& rules) {
   PreparedRequest prepared;
   prepared.sampling = resolve_sampling(request.sampling, rules.defaults, rules.text.vocabulary_size());
+  check_choice(prepared.sampling.logit_bias, request.ignore_eos, rules);
   check_stop_strings(request.stop_strings);
   const int max_tokens = checked_max_tokens(request.max_tokens);
 

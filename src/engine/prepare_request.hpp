@@ -1,10 +1,12 @@
 // A request, checked as a whole and turned into ids, settings and limits, before anything runs.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "checkpoint/config.hpp"
 #include "engine/sampling_settings.hpp"
+#include "engine/token_ranges.hpp"
 #include "lily/generation.hpp"
 #include "lily/text.hpp"
 #include "text/output_parser.hpp"
@@ -16,6 +18,8 @@ struct RequestRules {
   const TextProtocol& text;
   const checkpoint::GenerationDefaults& defaults;
   int context = 0;
+  const TokenRanges& allowed;         // ids that have a token
+  std::span<const TokenId> stop_ids;  // those that end an answer
 };
 
 struct PreparedRequest {

@@ -10,7 +10,6 @@
 namespace lily::engine {
 namespace {
 
-constexpr float kBannedBias = -100;
 // Buckets of a histogram over log weights relative to the best token; the last one holds all that is lighter
 // than e^-64.
 constexpr std::size_t kBuckets = 1024;

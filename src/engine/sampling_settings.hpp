@@ -10,6 +10,9 @@
 
 namespace lily::engine {
 
+// A token with this bias is never chosen.
+constexpr float kBannedBias = -100;
+
 struct SamplingSettings {
   float temperature = 1;
   int top_k = 0;  // 0 keeps all

@@ -84,6 +84,25 @@ TEST_F(RequestCheck, LogitBias) {
   expect_param("logit_bias", [](GenerationRequest& r) { r.sampling.logit_bias = {{1, kNan}}; });
 }
 
+TEST_F(RequestCheck, LogitBiasLeavesATokenToChoose) {
+  const TokenId word = testing::ids_of("x").front(), end = testing::ids_of("<|im_end|>").front();
+  const auto ban_all_but = [&](GenerationRequest& r, TokenId left) {
+    for (TokenId id = 0; id < engine().info().vocabulary_size; ++id) {
+      if (id != left) r.sampling.logit_bias[id] = -100;
+    }
+  };
+  expect_param("logit_bias", [&](GenerationRequest& r) { ban_all_but(r, -1); });
+  expect_param("logit_bias", [&](GenerationRequest& r) {
+    ban_all_but(r, end);
+    r.ignore_eos = true;
+  });
+  for (const TokenId left : {word, end}) {
+    GenerationRequest request = continue_text("x");
+    ban_all_but(request, left);
+    EXPECT_EQ(engine().check(request), testing::ids_of("x"));
+  }
+}
+
 TEST_F(RequestCheck, StopStrings) {
   expect_param("stop[1]", [](GenerationRequest& r) { r.stop_strings = {"a", ""}; });
   expect_param("stop[0]", [](GenerationRequest& r) { r.stop_strings = {std::string(5000, 'a')}; });
