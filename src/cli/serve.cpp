@@ -1,5 +1,8 @@
 // `lily serve`: the OpenAI-compatible server.
 #include <fmt/core.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <filesystem>
 #include <memory>
@@ -22,7 +25,17 @@ struct ServeFlags {
   std::filesystem::path api_key_file;
 };
 
+// glibc learns from every large block that is freed to take the next ones, up to 32 MB, from an arena of the
+// thread that asks, and the arena keeps them: after 16 requests of up to 60 MB lily-mini held 596 MB, and
+// holds 60 MB with the threshold fixed. There are 8 arenas a core. The engine takes its large memory once.
+void give_back_large_blocks() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
+}
+
 void run_serve(ServeFlags& flags) {
+  give_back_large_blocks();
   serve::log_to_standard_error();
   if (!flags.api_key_file.empty()) flags.server.api_keys = serve::read_api_keys(flags.api_key_file);
   flags.engine.max_queue = flags.server.max_queue;

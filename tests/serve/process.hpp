@@ -22,6 +22,7 @@ class Process {
   // The exit code, 128 + N after signal N; nothing when it still runs after `patience`.
   std::optional<int> wait(std::chrono::milliseconds patience);
   void signal(int number) const;
+  long resident_mib() const;  // of a process that runs
 
   const std::string& error_text() const { return error_text_; }
 

@@ -103,6 +103,21 @@ TEST_F(ServeProcess, AStopDoesNotWaitForAHugePromptToBeEncoded) {
   EXPECT_THAT(server.process.wait(4s), Optional(0)) << server.process.error_text();
 }
 
+TEST_F(ServeProcess, LargeRequestsLeaveNothingBehind) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+  GTEST_SKIP() << "what is resident is the sanitizer's or another allocator's";
+#endif
+  RunningServer server;
+  ASSERT_TRUE(server.ready) << server.process.error_text();
+  const std::string large = R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "user": ")" +
+                            std::string(60'000'000, 'a') + "\"}";
+  const auto ask = [&] { EXPECT_EQ(chat(server.port, large).status, 200); };
+  ask();
+  const long before = server.process.resident_mib();
+  for (int i = 0; i < 4; ++i) ask();  // each on another thread
+  EXPECT_LT(server.process.resident_mib(), before + 60);
+}
+
 TEST_F(ServeProcess, AsksForTheKeysOfAFile) {
   const auto keys = std::filesystem::temp_directory_path() / "lily-process-keys-test.txt";
   std::ofstream(keys) << "k1\n";
