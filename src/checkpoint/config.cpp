@@ -28,7 +28,12 @@ void check_family(const JsonFields& root, bool nested) {
   std::vector<std::string> architectures;
   if (const Json* const list = root.find("architectures")) {
     if (!list->is_array()) root.fail("architectures", "is no array");
-    for (const Json& item : list->as_array()) architectures.push_back(item.as_string());
+    for (const Json& item : list->as_array()) {
+      if (!item.is_string()) {
+        root.fail("architectures", fmt::format("has the entry {}, a name is needed", shown(item)));
+      }
+      architectures.push_back(item.as_string());
+    }
   }
   if (type != needed) {
     unsupported(root, "model_type",

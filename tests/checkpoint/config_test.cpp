@@ -120,6 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"Family", "model_type", R"("qwen3_next")", "qwen3_next"},
         Refusal{"Architecture", "architectures", R"(["Qwen3MoeForCausalLM"])", "Qwen3MoeForCausalLM"},
         Refusal{"NoArchitecture", "architectures", "[]", "supported"},
+        Refusal{"ArchitectureIsNoName", "architectures", "[5]", "5"},
         Refusal{"TextFamily", "text_config.model_type", R"("qwen3_5_text")", "qwen3_5_text"},
         Refusal{"TextConfigIsNoObject", "text_config", "[1]", "array"},
         Refusal{"Activation", "text_config.hidden_act", R"("gelu")", "gelu"},
