@@ -229,6 +229,16 @@ TEST_P(TokenStreamTest, RunsTwoStepsAheadAndNeverBeyondTheLimit) {
   EXPECT_EQ(testing::raised([&] { tokens->next(); }).kind(), ErrorKind::internal);
 }
 
+// The device may still be at the steps that ran ahead, which write to the sequence's memory.
+TEST_P(TokenStreamTest, ASequenceIsFreedAfterTheStepsThatRanAhead) {
+  const auto backend = open();
+  auto sequence = begin(*backend);
+  stream(*backend, *sequence, greedy_, 9)->next();
+  const int finishes = calls_.finishes;
+  sequence.reset();
+  EXPECT_EQ(calls_.finishes, finishes + 1);
+}
+
 TEST_P(TokenStreamTest, RefusesWhatDoesNotFitAndLogitsThatAreNotThere) {
   const auto backend = open();
   const auto sequence = begin(*backend);

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "backend/gpu/select.hpp"
+#include "lily/error.hpp"
 
 namespace lily::gpu {
 namespace {
@@ -162,6 +163,16 @@ GpuSequence::GpuSequence(Device& device, const model::Dimensions& dims, const Se
       prefill_(memory, dims, shape),
       sample_(memory, dims, shape) {
   prompt_words_.reserve(prompt_words(shape));
+}
+
+// Steps that ran ahead of a stream, or a prompt that was stopped, may be under way; freeing memory need not
+// wait for them, least of all the host's.
+GpuSequence::~GpuSequence() {
+  try {
+    device_.finish();
+  } catch (const Error&) {
+    // The device's fault ends its work as well, and is told to whoever asks it next.
+  }
 }
 
 SequenceMemory GpuSequence::memory(const model::Dimensions& dims, const SequenceShape& shape) {

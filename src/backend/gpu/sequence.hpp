@@ -138,6 +138,8 @@ struct SequencePlans {
 class GpuSequence final : public backend::Sequence {
  public:
   GpuSequence(Device& device, const model::Dimensions& dims, const SequenceShape& shape);
+  // Waits for what the device still does with the memory.
+  ~GpuSequence() override;
   static SequenceMemory memory(const model::Dimensions& dims, const SequenceShape& shape);
 
   void reset() noexcept override;
