@@ -1,4 +1,4 @@
-// Stands for the CUDA driver in builds without a CUDA compiler.
+// Stands for the CUDA driver in builds without it.
 #include "backend/gpu/cuda/cuda_device.hpp"
 #include "lily/error.hpp"
 
@@ -7,8 +7,10 @@ namespace lily::gpu::cuda {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw Error(ErrorKind::unsupported,
-              "backend cuda: this build has no CUDA driver, because CMake found no nvcc");
+  throw Error(
+      ErrorKind::unsupported,
+      "backend cuda: this build has no CUDA driver: CMake found no nvcc of 12.4 or newer, or LILY_CUDA or "
+      "LILY_SANITIZE left it out");
 }
 
 }  // namespace
