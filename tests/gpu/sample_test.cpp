@@ -185,6 +185,20 @@ TEST_P(SampleTest, VocabulariesThatAreNoMultiple) {
   }
 }
 
+// As many tokens as fit the sums, all alike: the whole weight is the largest there is.
+TEST_P(SampleTest, SumsHoldTheLargestVocabulary) {
+  constexpr uint kRows = SampleShape::max_rows;
+  const SamplingSettings s = settings(1, 0, 0.75F, 0, 12);
+  DeviceSampler device(*this, s, std::vector<uint>(kRows), 4);
+  uint highest = 0;
+  for (int draw = 0; draw < 8; ++draw) {
+    const uint id = device.choose(upload(std::vector<float>(kRows, 1.0F)));
+    ASSERT_LE(id, kRows / 4 * 3 + 3);
+    highest = std::max(highest, id);
+  }
+  EXPECT_GT(highest, kRows / 4);
+}
+
 // Frequencies over many seeds follow the softmax.
 TEST_P(SampleTest, DrawsAreDistributedByWeight) {
   constexpr uint kRows = 4, kDraws = 400;

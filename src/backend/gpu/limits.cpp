@@ -36,6 +36,7 @@ void require_kernels(const model::Dimensions& dims) {
   require_equal("linear_key_head_dim", dims.key_dim, DeltaStep::dim);
   require_equal("linear_value_head_dim", dims.value_dim, DeltaStep::dim);
   require_equal("linear_conv_kernel_dim", dims.conv_kernel, DeltaRing::taps);
+  require_at_most("vocab_size", dims.vocabulary, SampleShape::max_rows);
   require_at_most("hidden_size", dims.hidden_size, NormProject::max_inputs);
   require_at_most("num_attention_heads * head_dim", dims.attention_rows(), AddProject::max_inputs);
   require_at_most("linear_num_value_heads * linear_value_head_dim", dims.value_rows(),

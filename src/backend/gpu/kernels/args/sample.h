@@ -37,8 +37,9 @@ struct SampleSettings {
 struct SampleShape {
   enum : uint {
     max_slices = 256,
-    buckets = 1024,  // of 1 / 16 in (best - logit) / temperature
-    words = 4,       // of a bucket: tokens, then their weight in three parts of 14 bits each
+    max_rows = (1u << 18) - 1,  // of the vocabulary: sums in words of 14 bits and room hold as many weights
+    buckets = 1024,             // of 1 / 16 in (best - logit) / temperature
+    words = 4,                  // of a bucket: tokens, then their weight in three parts of 14 bits each
     none = 0xffffffffu,
   };
 };
