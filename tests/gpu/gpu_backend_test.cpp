@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "backend/gpu/emulator/emulated_device.hpp"
 #include "backend/gpu/select.hpp"
 #include "backend/reference/reference_backend.hpp"
+#include "checkpoint/edited_checkpoint.hpp"
 #include "gpu/watched_device.hpp"
 #include "lily/error.hpp"
+#include "lily/quantize.hpp"
 #include "support/fixtures.hpp"
 #include "support/raises.hpp"
 
@@ -64,6 +67,15 @@ Logits run(Backend& backend, backend::Sequence& sequence, const std::vector<Toke
 Logits run(Backend& backend, const std::vector<TokenId>& ids, int prefilled, int piece) {
   const auto sequence = backend.new_sequence(static_cast<int>(ids.size()));
   return run(backend, *sequence, ids, prefilled, piece);
+}
+
+std::filesystem::path quantized_to_8_bits(const testing::TemporaryFolder& folder) {
+  QuantizeOptions options;
+  options.model = testing::kTinyBf16;
+  options.out = folder.path() / "model";
+  options.bits = 8;
+  quantize(options);
+  return options.out;
 }
 
 // The largest logit error of the median position, and the share of positions with another best token.
@@ -128,6 +140,39 @@ TEST(GpuBackend, DispatchesOfALongPromptMayRunInAnyOrder) {
   EXPECT_EQ(run(*open(kTinyQ4, LaneOrder::backward), ids, 66, 66), run(*open(kTinyQ4), ids, 66, 66));
 }
 
+// With those of an 8-bit cache, of few tokens and of 8-bit weights. The order by levels shows a read or a
+// write that was not declared.
+TEST(GpuBackend, DispatchesOfEveryWayThroughTheModelMayRunInAnyOrder) {
+  const testing::TemporaryFolder folder;
+  const auto eight_bit = quantized_to_8_bits(folder);
+  struct Way {
+    std::filesystem::path folder;
+    KvFormat kv;
+    int prefilled, decoded;
+  };
+  for (const Way& way : {Way{kTinyQ4, KvFormat::int8, 20, 2}, Way{kTinyQ4, KvFormat::int8, 5, 0},
+                         Way{kTinyQ4, KvFormat::f16, 5, 0}, Way{eight_bit, KvFormat::f16, 20, 1}}) {
+    const auto ids = tokens(way.prefilled + way.decoded);
+    const auto logits = [&](LaneOrder order) {
+      return run(*open(way.folder, order, 2, way.kv), ids, way.prefilled, way.prefilled);
+    };
+    const Logits expected = logits(LaneOrder::forward);
+    EXPECT_TRUE(std::isfinite(expected.back()[0]));
+    EXPECT_EQ(logits(LaneOrder::backward), expected) << way.prefilled;
+  }
+}
+
+TEST(GpuBackend, EightBitWeightsAgreeWithTheReference) {
+  const testing::TemporaryFolder folder;
+  const auto eight_bit = quantized_to_8_bits(folder);
+  const auto ids = tokens(24);
+  const auto reference = reference::open_reference_backend(checkpoint_of(eight_bit), available_cores());
+  const Logits expected = run(*reference, ids, 24, 24);
+  const auto backend = open(eight_bit);
+  EXPECT_LT(compare(run(*backend, ids, 24, 24), expected).median, 3e-2);
+  EXPECT_LT(compare(run(*backend, ids, 0, 1), expected).median, 2e-3);
+}
+
 TEST(GpuBackend, PiecesOfAPromptStayNear) {
   // Pieces take other kernels than the whole: one token decode's, up to 16 those for each token on its own,
   // up to 32 those for few tokens, up to 63 the scan.
@@ -155,6 +200,38 @@ TEST(GpuBackend, AResetSequenceIsAsNew) {
   sequence->reset();
   EXPECT_EQ(sequence->position(), 0);
   EXPECT_EQ(run(*backend, *sequence, ids, 7, 7), first);
+}
+
+// A request may have left anything there, such as what overflowed: no number of it reaches the next one.
+TEST(GpuBackend, AResetSequenceIsAsNewWhateverItsMemoryHolds) {
+  struct Way {
+    KvFormat kv;
+    int prefilled, piece;
+  };
+  for (const Way& way : {Way{KvFormat::f16, 65, 65}, Way{KvFormat::f16, 9, 5}, Way{KvFormat::int8, 20, 20}}) {
+    DeviceCalls calls;
+    const auto backend = open_gpu_backend(std::make_unique<WatchedDevice>(emulator::open_device(2), calls),
+                                          checkpoint_of(kTinyQ4), way.kv, 2, {});
+    const std::size_t weights = calls.blocks.size();
+    const auto sequence = backend->new_sequence(80);
+    const auto answer = [&] {
+      Logits rows = run(*backend, *sequence, tokens(way.prefilled + 1), way.prefilled, way.piece);
+      backend::SamplingRules rules;
+      rules.top_k = 20;
+      rules.top_p = 0.9F;
+      rules.random_key = 5;
+      rules.allowed = {{0, 512}};
+      const auto stream = backend->stream(*sequence, rules, 2);
+      for (int i = 0; i < 2; ++i) rows.push_back({static_cast<float>(stream->next())});
+      return rows;
+    };
+    const Logits expected = answer();
+    for (std::size_t i = weights; i < calls.blocks.size(); ++i) {
+      std::memset(calls.blocks[i].address, 0xff, calls.blocks[i].bytes);  // NaN
+    }
+    sequence->reset();
+    EXPECT_EQ(answer(), expected) << way.piece;
+  }
 }
 
 // Whatever its length: what a prompt's passes need is written before the first one, nothing is read back or
@@ -207,6 +284,18 @@ TEST(GpuBackend, RefusesWhatDoesNotFit) {
 }
 
 TEST(GpuBackend, MemoryOfASequenceIsWhatItSays) {
+  for (const KvFormat kv : {KvFormat::f16, KvFormat::int8}) {
+    DeviceCalls calls;
+    const auto watched = open_gpu_backend(std::make_unique<WatchedDevice>(emulator::open_device(1), calls),
+                                          checkpoint_of(kTinyQ4), kv, 1, {});
+    for (const int capacity : {1, 40, 700}) {
+      const std::size_t before = calls.blocks.size();
+      const auto sequence = watched->new_sequence(capacity);
+      std::uint64_t taken = 0;
+      for (std::size_t i = before; i < calls.blocks.size(); ++i) taken += calls.blocks[i].bytes;
+      EXPECT_EQ(watched->sequence_bytes(capacity), taken) << capacity;
+    }
+  }
   const auto backend = open(kTinyQ4);
   EXPECT_GT(backend->sequence_bytes(4096), backend->sequence_bytes(64));
   EXPECT_GE(backend->sequence_bytes(4096) - backend->sequence_bytes(2048),

@@ -3,12 +3,21 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "backend/gpu/device.hpp"
 
 namespace lily::gpu {
 
+struct DeviceBlock {
+  void* address = nullptr;
+  std::size_t bytes = 0;
+
+  friend bool operator==(const DeviceBlock&, const DeviceBlock&) = default;
+};
+
 struct DeviceCalls {
+  std::vector<DeviceBlock> blocks;  // of device memory, also those that are gone
   int allocations = 0, writes = 0, reads = 0, clears = 0;
   int runs = 0;      // of plans that run once
   int prepared = 0;  // plans
@@ -33,7 +42,9 @@ class WatchedDevice final : public Device {
 
   DeviceMemory allocate(std::size_t bytes, const char* what) override {
     ++calls_.allocations;
-    return device_->allocate(bytes, what);
+    DeviceMemory memory = device_->allocate(bytes, what);
+    calls_.blocks.push_back({memory.address(), bytes});
+    return memory;
   }
   DeviceMemory allocate_shared(std::size_t bytes, const char* what) override {
     ++calls_.allocations;
