@@ -37,7 +37,7 @@ class ChatReply {
   void log(int status, std::string outcome, const GenerationResult* result);
 
   // Before the job: a place in the queue is free only when the engine has let go of the run.
-  const Admission::Ticket ticket_;
+  Admission::Ticket ticket_;
   const std::unique_ptr<GenerationJob> job_;
   const ReplyIdentity identity_;
   RequestRecord record_;

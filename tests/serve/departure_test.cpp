@@ -131,6 +131,18 @@ TEST(Queue, IsBoundedAndAnsweredInOrder) {
   EXPECT_LT(ends[1], ends[2]);
 }
 
+TEST(Queue, APlaceIsFreeBeforeTheLastEventTellsTheClient) {
+  serve::ServerOptions options;
+  options.max_queue = 0;
+  TestServer server(default_script, options);
+  std::vector<HttpClient> clients;
+  for (int i = 0; i < 50; ++i) {
+    HttpClient& client = clients.emplace_back(server.port());
+    client.send(request_text("POST", kPath, body(R"("stream": true)")));
+    ASSERT_TRUE(client.wait_for("[DONE]")) << i << ": " << client.received();
+  }
+}
+
 TEST(Queue, OtherEndpointsAnswerWhile64Wait) {
   TestServer server(slow(20ms));
   std::vector<HttpClient> clients;
