@@ -76,7 +76,7 @@ void ChatReply::stream(ByteSink& sink) {
 void ChatReply::follow(SseWriter& events) {
   for (;;) {
     const GenerationJob::Update update = job_->next(kPeerCheck);
-    // The engine has let go: whoever reads the end may ask again, and a slow reader of it takes nobody's place.
+    // The engine has let go: who reads the end may ask again, and a slow reader of it takes nobody's place.
     if (update.finished) ticket_ = Admission::Ticket();
     for (const Delta& delta : update.deltas) {
       if (!delta.empty()) events.data(chunks_.delta(delta).dump());
