@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 
 #include "lily/error.hpp"
 
@@ -19,8 +19,7 @@ bool matches(const std::vector<std::int64_t>& found, const std::vector<std::int6
 template <class Value>
 std::vector<Value> copy_values(const MappedFile& file, const checkpoint::StoredTensor& tensor) {
   std::vector<Value> values(static_cast<std::size_t>(tensor.bytes) / sizeof(Value));
-  if (!values.empty())
-    std::memcpy(values.data(), file.bytes().data() + tensor.offset, values.size() * sizeof(Value));
+  file.read(tensor.offset, std::as_writable_bytes(std::span(values)));
   return values;
 }
 

@@ -175,6 +175,18 @@ TEST(Evaluation, RefusesIdsOutsideTheVocabulary) {
   testing::expect_mentions(error, "70000");
 }
 
+TEST(Evaluation, AGoldenFileThatShrinksIsNamed) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "lily-golden-shrinking.safetensors";
+  std::filesystem::copy_file(testing::kGoldenQ4, path, std::filesystem::copy_options::overwrite_existing);
+  const Error error = testing::raised([&] {
+    evaluate(reference_options(testing::kTinyQ4), path,
+             [&](const EvaluationRow&) { std::filesystem::resize_file(path, 8192); });
+  });
+  std::filesystem::remove(path);
+  EXPECT_EQ(error.kind(), ErrorKind::device);
+  testing::expect_mentions(error, path.string() + ": ends at offset ");
+}
+
 TEST(Evaluation, AMissingGoldenFileIsNamed) {
   const Error error = testing::raised([&] {
     evaluate(reference_options(testing::kTinyQ4), "/nowhere/golden.safetensors", [](const auto&) {});
