@@ -9,6 +9,7 @@
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/input_output.hpp"
+#include "cli/terminal.hpp"
 #include "lily/error.hpp"
 
 namespace {
@@ -16,8 +17,9 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kInterrupted = 130;  // as shells report a program that SIGINT ended
 
+// A message quotes what it found, such as a tensor's name in a file from somewhere.
 int report(const char* message) {
-  fmt::print(stderr, "lily: error: {}\n", message);
+  fmt::print(stderr, "lily: error: {}\n", lily::cli::without_controls(message));
   return kFailed;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/edited_checkpoint.hpp"
 #include "cli/program.hpp"
 #include "lily/json.hpp"
 #include "support/fixtures.hpp"
@@ -41,6 +42,16 @@ TEST(Info, shows_architecture_proof_plan_and_machine) {
                            "one decode step moves", "instruction set"}) {
     EXPECT_THAT(outcome.output, HasSubstr(part));
   }
+}
+
+TEST(Info, a_name_in_a_file_sends_nothing_to_the_terminal) {
+  const TemporaryFolder folder;
+  EditedCheckpoint checkpoint = EditedCheckpoint::load(kTinyQ4);
+  checkpoint.tensors["\x1b]0;title\x07"] = {"BF16", {1}, std::string(2, '\0')};
+  checkpoint.save(folder.path());
+  const Outcome outcome = run_lily({"info", "--model", folder.path().string()});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.errors, HasSubstr("tensors are unknown: \xef\xbf\xbd]0;title\xef\xbf\xbd"));
 }
 
 TEST(Info, json_holds_numbers_that_add_up) {
