@@ -4,6 +4,9 @@
 
 #include <chrono>
 #include <csignal>
+#include <utility>
+
+#include "lily/error.hpp"
 
 namespace lily::cli {
 namespace {
@@ -36,5 +39,13 @@ InterruptScope::~InterruptScope() {
 }
 
 bool InterruptScope::interrupted() const { return interrupt_count != 0; }
+
+Progress until_stopped(Progress shown, std::stop_token stop) {
+  return [shown = std::move(shown), stop = std::move(stop)](std::string_view work, std::uint64_t done,
+                                                            std::uint64_t total, std::string_view unit) {
+    if (stop.stop_requested()) throw Error(ErrorKind::cancelled, "interrupted");
+    if (shown) shown(work, done, total, unit);
+  };
+}
 
 }  // namespace lily::cli

@@ -1,8 +1,11 @@
-// Ctrl-C as a stop request: while an answer is generated it ends the answer, not the program.
+// Ctrl-C as a stop request: it ends an answer, or work that must clean up behind itself, not the program at
+// once.
 #pragma once
 
 #include <stop_token>
 #include <thread>
+
+#include "lily/progress.hpp"
 
 namespace lily::cli {
 
@@ -21,5 +24,9 @@ class InterruptScope {
   std::stop_source source_;
   std::jthread watcher_;
 };
+
+// `shown`, which may be empty, until `stop` is requested; the next report then throws Error(cancelled), so
+// that the work that reports takes back what it has written.
+Progress until_stopped(Progress shown, std::stop_token stop);
 
 }  // namespace lily::cli

@@ -7,6 +7,7 @@
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/input_output.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress_bar.hpp"
 #include "lily/quantize.hpp"
 
@@ -14,7 +15,8 @@ namespace lily::cli {
 namespace {
 
 void run_quantize(QuantizeOptions& options) {
-  options.progress = progress_bar();
+  const InterruptScope interrupt;
+  options.progress = until_stopped(progress_bar(), interrupt.token());
   const QuantizeReport report = quantize(options);
   fmt::print(stderr, "{} tensors, {:.1f} MB\n", report.tensors, static_cast<double>(report.bytes) / 1e6);
   if (report.skipped_tensors > 0) {

@@ -4,6 +4,7 @@
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/input_output.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress_bar.hpp"
 #include "lily/synth.hpp"
 
@@ -25,7 +26,8 @@ void add_synth(CLI::App& program) {
           "  lily synth --out random-35b && lily bench --model random-35b\n"
           "  lily synth --out random-tiny --preset tiny --seed 7")
       .run([options] {
-        options->progress = progress_bar();
+        const InterruptScope interrupt;
+        options->progress = until_stopped(progress_bar(), interrupt.token());
         synthesize(*options);
         write_output(options->out.string() + "\n");
       });
