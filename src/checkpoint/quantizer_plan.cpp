@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string_view>
 #include <utility>
 
+#include "base/bf16.hpp"
 #include "checkpoint/affine_layout.hpp"
 #include "checkpoint/tensor_names.hpp"
 #include "lily/error.hpp"
@@ -44,6 +46,18 @@ std::string kept_type(const ShardSet& shards, const std::string& name) {
   return name.ends_with("A_log") ? shards.tensors().at(name).stored.dtype : "BF16";
 }
 
+// A value too large for bf16 would become infinite, and nobody opens a checkpoint with that.
+void require_bf16(const ShardSet& shards, const std::string& name, const std::vector<float>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(bf16_to_float(float_to_bf16(values[i])))) continue;
+    const LocatedTensor& tensor = shards.tensors().at(name);
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: tensor {}: value {} at index {} is too large for bf16",
+                            shards.files()[static_cast<std::size_t>(tensor.shard)].path().string(),
+                            tensor.stored.name, values[i], i));
+  }
+}
+
 }  // namespace
 
 QuantizePlan plan_quantization(const ShardSet& shards, BoundTensors bound, const model::Dimensions& dims,
@@ -52,8 +66,10 @@ QuantizePlan plan_quantization(const ShardSet& shards, BoundTensors bound, const
   for (const model::TensorSpec& spec : model::expected_tensors(dims, model::Layout::mlx)) {
     const std::string name = canonical_name(spec.name);
     if (spec.kind != model::TensorKind::matrix) {
+      const std::string type = kept_type(shards, name);
+      if (type == "BF16") require_bf16(shards, name, bound.vectors.at(name));
       plan.vectors.push_back({std::move(bound.vectors.at(name)), plan.outputs.size()});
-      plan.outputs.push_back({spec.name, kept_type(shards, name), spec.shape});
+      plan.outputs.push_back({spec.name, type, spec.shape});
       continue;
     }
     const std::string module = name.substr(0, name.size() - kWeightSuffix.size());

@@ -33,7 +33,7 @@ struct QuantizePlan {
   std::vector<KeptVector> vectors;
 };
 
-// Throws Error(bad_input) when groups do not fit a matrix.
+// Throws Error(bad_input) when groups do not fit a matrix, or a vector's value not bf16.
 QuantizePlan plan_quantization(const ShardSet& shards, BoundTensors bound, const model::Dimensions& dims,
                                const Quantization& global);
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -314,6 +315,18 @@ TEST(Quantize, ValuesThatCannotBeEncodedAreNamed) {
   save(raw, folder.path() / "wide");
   expect_mentions(refusal(options(folder.path() / "wide", out)),
                   "row 1000 has a group whose range is too wide");
+
+  // The largest float is finite, but the nearest bf16 is not.
+  raw = EditedCheckpoint::load(kTinyBf16);
+  EditedTensor& bias = raw.tensors.at(kText + "layers.0.linear_attn.dt_bias");
+  std::vector<float> wide(static_cast<std::size_t>(bias.shape.front()), 0.0F);
+  wide[3] = std::numeric_limits<float>::max();
+  bias.dtype = "F32";
+  bias.data.assign(reinterpret_cast<const char*>(wide.data()), wide.size() * sizeof(float));
+  save(raw, folder.path() / "vector");
+  const Error vector = refusal(options(folder.path() / "vector", out));
+  expect_mentions(vector, "layers.0.linear_attn.dt_bias: value 3.4028235e+38 at index 3 is too large");
+  EXPECT_FALSE(fs::exists(out));
 }
 
 TEST(Quantize, BadRequestsAreRefused) {
