@@ -229,6 +229,19 @@ TEST_P(TokenStreamTest, RunsTwoStepsAheadAndNeverBeyondTheLimit) {
   EXPECT_EQ(testing::raised([&] { tokens->next(); }).kind(), ErrorKind::internal);
 }
 
+// The last token needs no position; a sequence with more room gives the same ones.
+TEST_P(TokenStreamTest, RunsToTheLastPosition) {
+  for (const KvFormat kv : {KvFormat::f16, KvFormat::int8}) {
+    const auto backend = open(LaneOrder::forward, kv);
+    const auto roomy = begin(*backend), full = backend->new_sequence(static_cast<int>(kPrompt.size()) + 4);
+    const std::vector<TokenId> expected = take(*stream(*backend, *roomy, greedy_, 5), 5);
+    backend->prefill(*full, kPrompt, logits_, {});
+    EXPECT_EQ(take(*stream(*backend, *full, greedy_, 5), 5), expected);
+    EXPECT_EQ(full->position(), full->capacity());
+    EXPECT_EQ(testing::raised([&] { backend->decode(*full, 1, logits_); }).kind(), ErrorKind::too_long);
+  }
+}
+
 // The device may still be at the steps that ran ahead, which write to the sequence's memory.
 TEST_P(TokenStreamTest, ASequenceIsFreedAfterTheStepsThatRanAhead) {
   const auto backend = open();
