@@ -50,7 +50,7 @@ struct ChatPrompt {
 // `preserve_thinking` and `add_vision_id` (each of these three also inside `chat_template_kwargs`, which
 // wins) and `reasoning_effort` ("none" and "minimal" switch thinking off where enable_thinking is not given)
 // of an OpenAI-shaped body. Other members are ignored; options left out or null keep their value in
-// `defaults`. Throws Error(bad_input) whose param() names the field, such as "messages[0].content[1].type".
+// `defaults`. Throws Error(bad_input; unsupported: audio) whose param() is a path as "messages[0].content".
 ChatPrompt parse_chat_prompt(const Json& body, const ChatPrompt& defaults = {});
 
 // Why an answer ended.

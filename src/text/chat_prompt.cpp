@@ -86,6 +86,10 @@ ContentPart parse_part(const Json& part, const std::string& path) {
     return {.kind = ContentPart::Kind::image, .text = {}};
   }
   if (type == "video") return {.kind = ContentPart::Kind::video, .text = {}};
+  if (type == "input_audio") {
+    throw Error(ErrorKind::unsupported, fmt::format("{}.type is input_audio; audio is not supported", path),
+                path + ".type");
+  }
   refuse(path + ".type", fmt::format("is {}; it must be text, image_url or video", in_quotes(type)));
 }
 

@@ -161,6 +161,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{R"("audio": {})", "audio", kUnsupported},
         BadField{R"("web_search_options": {})", "web_search_options", kUnsupported},
         BadField{R"("modalities": ["text", "audio"])", "modalities", kUnsupported},
+        BadField{R"("messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}])",
+                 "messages[0].content[0].type", kUnsupported},
         BadField{R"("response_format": {"type": "json_object"})", "response_format.type", kUnsupported},
         BadField{R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format.type",
                  kUnsupported},

@@ -161,7 +161,7 @@ TEST(ChatPromptRefusals, NameTheField) {
       {message(R"({"role": "user", "content": 5})"), "messages[1].content"},
       {message(R"({"role": "user", "content": {}})"), "messages[1].content"},
       {message(R"({"role": "user", "content": ["a"]})"), "messages[1].content[0]"},
-      {message(R"({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "input_audio"}]})"),
+      {message(R"({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "smell"}]})"),
        "messages[1].content[1].type"},
       {message(R"({"role": "user", "content": [{"type": "video_url"}]})"), "messages[1].content[0].type"},
       {message(R"({"role": "user", "content": [{}]})"), "messages[1].content[0].type"},
