@@ -6,6 +6,7 @@
 #include <httplib.h>
 #include <strings.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <thread>

@@ -40,7 +40,7 @@ TEST(Memory, ABodyIsForgottenOnceItIsRead) {
   mallopt(M_MMAP_THRESHOLD, 1 << 20);  // as lily serve does: what is freed is no longer resident
 #endif
   TestServer server(slow());
-  const std::string padding(60'000'000, 'x');
+  const std::string padding = std::string().append(60'000'000, 'x');
   const std::string text = request_text("POST", kPath, body(R"("user": ")" + padding + "\""));
   const long before = resident_mib();
   HttpClient client(server.port());

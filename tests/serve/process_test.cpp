@@ -97,7 +97,7 @@ TEST_F(ServeProcess, AStopDoesNotWaitForAHugePromptToBeEncoded) {
   HttpClient client(server.port);
   client.send(request_text(
       "POST", "/v1/chat/completions",
-      R"({"messages": [{"role": "user", "content": ")" + std::string(60'000'000, 'a') + "\"}]}"));
+      R"({"messages": [{"role": "user", "content": ")" + std::string().append(60'000'000, 'a') + "\"}]}"));
   std::this_thread::sleep_for(500ms);
   server.process.signal(SIGTERM);
   EXPECT_THAT(server.process.wait(4s), Optional(0)) << server.process.error_text();
@@ -110,7 +110,7 @@ TEST_F(ServeProcess, LargeRequestsLeaveNothingBehind) {
   RunningServer server;
   ASSERT_TRUE(server.ready) << server.process.error_text();
   const std::string large = R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "user": ")" +
-                            std::string(60'000'000, 'a') + "\"}";
+                            std::string().append(60'000'000, 'a') + "\"}";
   const auto ask = [&] { EXPECT_EQ(chat(server.port, large).status, 200); };
   ask();
   const long before = server.process.resident_mib();
