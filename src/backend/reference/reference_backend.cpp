@@ -12,6 +12,7 @@
 #include "backend/reference/norms.hpp"
 #include "backend/reference/projection.hpp"
 #include "backend/reference/reference_sequence.hpp"
+#include "backend/step_arguments.hpp"
 #include "base/thread_pool.hpp"
 #include "lily/error.hpp"
 
@@ -63,7 +64,6 @@ class ReferenceBackend final : public backend::Backend {
   backend::MachineLimits measure_limits() override;
 
  private:
-  void check(const backend::Sequence& sequence, std::span<const TokenId> tokens) const;
   // Advances by one chunk; returns the rows after the final norm.
   Rows forward(ReferenceSequence& sequence, std::span<const TokenId> tokens, const std::stop_token& stop);
   Rows embed(std::span<const TokenId> tokens) const;
@@ -75,22 +75,9 @@ class ReferenceBackend final : public backend::Backend {
   HiddenObserver observer_;
 };
 
-void ReferenceBackend::check(const backend::Sequence& sequence, std::span<const TokenId> tokens) const {
-  if (static_cast<std::int64_t>(tokens.size()) > sequence.capacity() - sequence.position()) {
-    throw Error(ErrorKind::too_long, fmt::format("{} more tokens at position {} exceed the sequence's {}",
-                                                 tokens.size(), sequence.position(), sequence.capacity()));
-  }
-  for (const TokenId token : tokens) {
-    if (token < 0 || token >= dimensions().vocabulary) {
-      throw Error(ErrorKind::bad_input, fmt::format("token id {} is outside the model's vocabulary of {}",
-                                                    token, dimensions().vocabulary));
-    }
-  }
-}
-
 void ReferenceBackend::prefill(backend::Sequence& sequence, std::span<const TokenId> tokens,
                                std::span<float> logits, const backend::PrefillControl& control) {
-  check(sequence, tokens);
+  backend::check_step(sequence, tokens, logits, dimensions().vocabulary);
   auto& state = static_cast<ReferenceSequence&>(sequence);
   const int total = static_cast<int>(tokens.size());
   for (int done = 0; done < total;) {
