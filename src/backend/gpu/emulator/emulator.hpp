@@ -8,9 +8,9 @@
 //   lanes that meet at different simd functions, or of which some have returned
 //   threads of a threadgroup that wait at different barriers, or of which some have returned
 //   a vector access that is not aligned to its size
-//   a tile of weights that is waited for too early, used before it is ready, or not the one that was
-//   prefetched more than 1024 threads, a number of threads that is no multiple of 32, more than 32 KiB of
-//   threadgroup memory
+//   a tile of weights that is waited for too early, used before it is ready, or not the one prefetched
+//   more than 1024 threads, a number of threads that is no multiple of 32, more than 32 KiB of threadgroup
+//   memory
 //
 // A missing barrier shows as results that differ between the orders, an access out of bounds under the
 // address sanitizer. Races between threadgroups are not seen.
@@ -28,7 +28,6 @@ namespace lily::gpu::emulator {
 struct Kernel {
   const char* name = nullptr;
   uint threads = 0;
-  std::size_t argument_bytes = 0;
   std::size_t shared_bytes = 0;
   uint tile_blocks = 0;
   void (*entry)(const void* arguments, void* threadgroup_memory, Thread thread) = nullptr;
@@ -36,12 +35,7 @@ struct Kernel {
 
 template <class Arguments>
 Kernel make_kernel(const char* name, void (*entry)(const void*, void*, Thread)) {
-  return {name,
-          Arguments::threads,
-          sizeof(Arguments),
-          sizeof(typename Arguments::Shared),
-          tile_blocks<Arguments>(),
-          entry};
+  return {name, Arguments::threads, sizeof(typename Arguments::Shared), tile_blocks<Arguments>(), entry};
 }
 
 // The order in which lanes and simdgroups run between meetings, threadgroups in a grid, and dispatches of one

@@ -65,10 +65,9 @@ uint tile_blocks_used(const Arguments& a) {
 struct KernelInfo {
   std::string_view name;
   uint threads;
-  std::size_t argument_bytes;
   uint tile_blocks;
 };
-#define LILY_GPU_KERNEL_INFO(K) KernelInfo{#K, K::threads, sizeof(K), tile_blocks<K>()},
+#define LILY_GPU_KERNEL_INFO(K) KernelInfo{#K, K::threads, tile_blocks<K>()},
 inline constexpr std::array<KernelInfo, kKernelCount> kKernels{LILY_GPU_KERNELS(LILY_GPU_KERNEL_INFO)};
 #undef LILY_GPU_KERNEL_INFO
 
