@@ -2,11 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <sstream>
 #include <string>
 
 #include "cli/program.hpp"
-#include "lily/json.hpp"
 #include "support/fixtures.hpp"
 #include "support/text_checks.hpp"
 

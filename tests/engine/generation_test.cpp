@@ -3,7 +3,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "lily/error.hpp"

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "base/machine_memory.hpp"
 #include "lily/error.hpp"
 #include "support/fixtures.hpp"

@@ -1,7 +1,7 @@
 // A random affine matrix as a checkpoint stores it, as kernels read it, and as numbers.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <random>
 #include <span>
 #include <vector>

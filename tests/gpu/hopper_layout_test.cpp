@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstring>
-#include <random>
 #include <set>
 
 #include "backend/gpu/cuda/kernels/layout.h"

@@ -24,7 +24,7 @@ inline constexpr double kDeltaNetLongRun = 1e-3;
 inline constexpr double kDeltaNetChunks = 5e-5;
 
 // Softmax weights carry the exponential's error, values are fp32 sums; relative to the largest value. Keys
-// and values are compared as stored (f16 or 8 bit), so storage is not part of it.
+// and values are compared as stored (16 or 8 bit), so storage is not part of it.
 inline constexpr double kAttention = 1e-5;
 
 // Queries and softmax weights against a 16-bit cache have 11 to 15 bits per 64: scores of size 8 move by 1e-3

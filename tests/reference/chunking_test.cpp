@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <numeric>
 #include <stop_token>
 #include <vector>
 

@@ -1,6 +1,5 @@
 // Risk: the wrong people get in or the right ones do not: keys, browsers, unknown paths, a model still
 // loading.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>

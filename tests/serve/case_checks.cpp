@@ -1,7 +1,6 @@
 // One function per kind of expectation.
 #include "serve/case_checks.hpp"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

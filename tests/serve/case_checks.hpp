@@ -1,9 +1,6 @@
 // Compares what a recorded HTTP case produced with its "expect" object.
 #pragma once
 
-#include <map>
-#include <string>
-
 #include "lily/json.hpp"
 #include "serve/case_run.hpp"
 

@@ -1,7 +1,6 @@
 // The real engine as a case asks for it: with a context, with delays, with a fault at a token.
 #pragma once
 
-#include <chrono>
 #include <memory>
 
 #include "lily/engine.hpp"

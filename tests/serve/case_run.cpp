@@ -1,7 +1,6 @@
 // The interpreter of recorded HTTP cases: steps, raw requests, stalled readers, concurrent requests.
 #include "serve/case_run.hpp"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

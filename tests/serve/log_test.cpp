@@ -1,5 +1,4 @@
 // Risk: the log cannot answer what a request cost, or it keeps what people wrote.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
