@@ -55,11 +55,7 @@ class EngineImpl final : public Engine {
 };
 
 TokenRanges tokens_with_text(const EngineParts& parts) {
-  const int rows = parts.backend->dimensions().vocabulary;
-  if (parts.tokenizer->size() > static_cast<std::size_t>(rows)) {
-    throw Error(ErrorKind::bad_input, fmt::format("the tokenizer has ids up to {}; the model has {} rows",
-                                                  parts.tokenizer->size() - 1, rows));
-  }
+  check_vocabulary(parts.tokenizer->size(), parts.backend->dimensions());
   return {static_cast<TokenId>(parts.tokenizer->size()),
           [&](TokenId id) { return !parts.tokenizer->bytes(id).empty(); }};
 }
@@ -139,6 +135,7 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options) {
   parts.tokenizer = text::Tokenizer::load_checkpoint(options.model);
   parts.text = text::open_protocol(options.model, parts.tokenizer);
   parts.defaults = checkpoint::read_generation_defaults(options.model);
+  engine::check_vocabulary(parts.tokenizer->size(), proved.checkpoint->dimensions());
   parts.model_id = model_id(options.model);
   engine::LoadedModel model = engine::load_model(options, proved);
   parts.backend = std::move(model.backend);

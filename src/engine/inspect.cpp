@@ -132,12 +132,16 @@ Inspection inspect(const InspectOptions& options) {
   const backend::Machine machine = backend::machine_of(backend);
   const SequenceReport sequence = sequence_report(*checkpoint, backend, machine, context, options.kv);
 
+  const std::size_t ids = TextProtocol::open(options.model)->vocabulary_size();
+  engine::check_vocabulary(ids, dims);
+  checkpoint::read_generation_defaults(options.model);  // only whether it can be read
+
   Inspection inspection;
   inspection.model_id = std::filesystem::weakly_canonical(options.model).filename().string();
   inspection.architecture = "qwen3_5_moe";
   inspection.dimensions = dimension_table(dims);
   inspection.checkpoint = report(*checkpoint);
-  inspection.vocabulary_size = static_cast<int>(TextProtocol::open(options.model)->vocabulary_size());
+  inspection.vocabulary_size = static_cast<int>(ids);
   inspection.memory = plan(*checkpoint, context, sequence, machine.memory);
   inspection.step = step_cost(*checkpoint, sequence.format);
   inspection.machine = {.backend = backend,

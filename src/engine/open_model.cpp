@@ -67,6 +67,12 @@ void check_options(const EngineOptions& options) {
   }
 }
 
+void check_vocabulary(std::size_t tokenizer_ids, const model::Dimensions& dims) {
+  if (tokenizer_ids <= static_cast<std::size_t>(dims.vocabulary)) return;
+  throw Error(ErrorKind::bad_input, fmt::format("the tokenizer has ids up to {}; the model has {} rows",
+                                                tokenizer_ids - 1, dims.vocabulary));
+}
+
 ProvedModel prove_model(const EngineOptions& options, int context) {
   check_options(options);
   ProvedModel proved;

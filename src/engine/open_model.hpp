@@ -2,6 +2,7 @@
 // spent on reading weights. The engine, the benchmark and the evaluation begin here.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,9 @@ void check_options(const EngineOptions& options);
 
 // "auto" resolved: cpu for quantized weights, for which it has kernels, and the reference for others.
 std::string resolve_backend(const std::string& requested, const checkpoint::Config& config);
+
+// Throws Error(bad_input) when the tokenizer has ids for which the model has no row.
+void check_vocabulary(std::size_t tokenizer_ids, const model::Dimensions& dims);
 
 // A checkpoint that is known to be right and to fit; nothing of its weights is read yet.
 struct ProvedModel {

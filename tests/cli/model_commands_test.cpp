@@ -54,6 +54,30 @@ TEST(Info, a_name_in_a_file_sends_nothing_to_the_terminal) {
   EXPECT_THAT(outcome.errors, HasSubstr("tensors are unknown: \xef\xbf\xbd]0;title\xef\xbf\xbd"));
 }
 
+TEST(Info, refuses_what_every_command_refuses) {
+  const TemporaryFolder folder;
+  const std::string model = (folder.path() / "model").string();
+  const auto expect_refused = [&](const char* file, const std::string& text, const char* message) {
+    std::filesystem::remove_all(model);
+    std::filesystem::copy(kTinyQ4, model);
+    write_file(std::filesystem::path(model) / file, text);
+    for (const Outcome& outcome :
+         {run_lily({"info", "--model", model}), run_lily({"run", "--model", model, "Hi"})}) {
+      EXPECT_EQ(outcome.status, 1);
+      EXPECT_THAT(outcome.errors, HasSubstr(message));
+    }
+  };
+  expect_refused("generation_config.json", R"({"top_p": 2})", "generation_config.json: top_p is 2");
+  Json tokenizer = Json::parse(read_file(kTinyQ4 / "tokenizer.json"));
+  for (auto& [name, tokens] : tokenizer.as_object()) {
+    if (name != "added_tokens") continue;
+    tokens.as_array().push_back(
+        Json::object({{"id", Json::integer(512)}, {"content", Json::string("<|one_too_many|>")}}));
+  }
+  expect_refused("tokenizer.json", tokenizer.dump(),
+                 "the tokenizer has ids up to 512; the model has 512 rows");
+}
+
 TEST(Info, json_holds_numbers_that_add_up) {
   const Outcome outcome = run_lily({"info", "--model", kModel, "--context", "1000", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
