@@ -7,6 +7,7 @@
 
 #include "lily/error.hpp"
 #include "text/pretokenizer.hpp"
+#include "text/utf8.hpp"
 
 namespace lily::text {
 namespace {
@@ -32,6 +33,13 @@ std::string message_of(int code) {
   std::array<PCRE2_UCHAR, 256> buffer{};
   pcre2_get_error_message(code, buffer.data(), buffer.size());
   return reinterpret_cast<const char*>(buffer.data());
+}
+
+// A pattern as a message shows it: a file may hold megabytes of one.
+std::string shown(std::string_view pattern) {
+  constexpr std::size_t kShownBytes = 200;
+  if (pattern.size() <= kShownBytes) return std::string(pattern);
+  return std::string(pattern.substr(0, valid_utf8_prefix(pattern.substr(0, kShownBytes)))) + "...";
 }
 
 // What matching needs besides the compiled pattern; the pattern is shared by threads, this is not.
@@ -77,7 +85,7 @@ class RegexPretokenizer final : public Pretokenizer {
                               PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr));
     if (code_ == nullptr) {
       throw Error(ErrorKind::bad_input,
-                  fmt::format("pattern '{}' at byte {}: {}", pattern, offset, message_of(error)));
+                  fmt::format("pattern '{}' at byte {}: {}", shown(pattern), offset, message_of(error)));
     }
     // Without just-in-time compilation (a machine that forbids it) the same pattern is interpreted.
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
@@ -90,7 +98,7 @@ class RegexPretokenizer final : public Pretokenizer {
       const int result = matcher.match(text, begin);
       if (result < 0 && result != PCRE2_ERROR_NOMATCH) {
         throw Error(ErrorKind::bad_input, fmt::format("pre-tokenizer pattern '{}' at byte {} of the text: {}",
-                                                      pattern_, begin, message_of(result)));
+                                                      shown(pattern_), begin, message_of(result)));
       }
       const std::size_t match_begin = result < 0 ? text.size() : matcher.begin();
       // Text in front of the match is a piece of its own; the match is found again by the next round.

@@ -175,6 +175,15 @@ TEST(TokenizerSplitting, MalformedPatternIsNamed) {
   EXPECT_THAT([] { make_pretokenizer("a(b"); }, testing::ThrowsMessage<Error>(testing::HasSubstr("a(b")));
 }
 
+TEST(TokenizerSplitting, LongPatternIsNamedByItsBeginning) {
+  std::string beginning = "(";
+  while (beginning.size() + 2 <= 200)
+    beginning += "\xC3\xA9";  // 199 bytes; the next one would be half a letter
+  const std::string pattern = beginning + "\xC3\xA9" + std::string(1 << 20, 'a');
+  EXPECT_THAT([&] { make_pretokenizer(pattern); },
+              testing::ThrowsMessage<Error>(testing::StartsWith("pattern '" + beginning + "...' at byte ")));
+}
+
 TEST(TokenizerSplitting, RunawayPatternEnds) {
   const auto runaway = make_pretokenizer("(?:a+)+b|c");
   EXPECT_THROW(pieces_of(*runaway, std::string(64, 'a'), 4), Error);
