@@ -92,9 +92,10 @@ TEST(SlowReader, LearnsThatItsAnswerIsNotWhole) {
   serve::ServerOptions options;
   options.write_timeout = 60s;
   TestServer server(slow(0ms), options);
-  HttpClient late(server.port(), 4096);
+  HttpClient late(server.port(), 32768);
   late.send(request_text("POST", kPath, endless(true)));
   ASSERT_TRUE(eventually([&] { return server.engine.runs_ended() == 1; }));
+  ASSERT_TRUE(late.wait_for("client_too_slow", 30s));
   const Reply reply = late.receive();
   ASSERT_TRUE(reply.complete);
   EXPECT_EQ(text_at(parse_chunks(reply.body).back(), "error.code"), "client_too_slow");
