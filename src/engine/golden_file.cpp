@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "lily/error.hpp"
@@ -50,7 +51,16 @@ const checkpoint::StoredTensor& GoldenFile::find(const std::string& name, const 
 }
 
 std::vector<float> GoldenFile::floats(const std::string& name, const std::vector<std::int64_t>& shape) const {
-  return copy_values<float>(file_, find(name, "F32", shape));
+  std::vector<float> values = copy_values<float>(file_, find(name, "F32", shape));
+  // The largest error would pass over a NaN, as every comparison does.
+  const auto broken =
+      std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+  if (broken != values.end()) {
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: tensor {}: value {} at index {} is not finite", file_.path().string(), name,
+                            *broken, broken - values.begin()));
+  }
+  return values;
 }
 
 std::vector<TokenId> GoldenFile::ids(const std::string& name) const {

@@ -20,7 +20,7 @@ class GoldenFile {
   bool contains(const std::string& name) const noexcept;
 
   // The values of an F32 or I32 tensor of this shape; -1 leaves a dimension open. Throws Error(bad_input)
-  // naming the tensor when it is absent or different.
+  // naming the tensor when it is absent or different, or holds a number that is not finite.
   std::vector<float> floats(const std::string& name, const std::vector<std::int64_t>& shape) const;
   std::vector<TokenId> ids(const std::string& name) const;  // at least one
 

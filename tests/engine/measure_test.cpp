@@ -175,6 +175,28 @@ TEST(Evaluation, RefusesIdsOutsideTheVocabulary) {
   testing::expect_mentions(error, "70000");
 }
 
+// The largest error of logits beside a NaN is no NaN.
+TEST(Evaluation, RefusesLogitsThatAreNotFinite) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "lily-golden-nan.safetensors";
+  std::filesystem::copy_file(testing::kGoldenQ4, path, std::filesystem::copy_options::overwrite_existing);
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  std::uint64_t length = 0;
+  file.read(reinterpret_cast<char*>(&length), sizeof(length));
+  std::string text(length, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(length));
+  const Json header = Json::parse(text);
+  const auto begin = header.find("short.logits")->find("data_offsets")->as_array()[0].as_integer().value();
+  const float nan = std::nanf("");
+  file.seekp(static_cast<std::streamoff>(8 + length) + begin + 4 * 600);
+  file.write(reinterpret_cast<const char*>(&nan), sizeof(nan));
+  file.close();
+  const Error error =
+      testing::raised([&] { evaluate(reference_options(testing::kTinyQ4), path, [](const auto&) {}); });
+  std::filesystem::remove(path);
+  EXPECT_EQ(error.kind(), ErrorKind::bad_input);
+  testing::expect_mentions(error, path.string() + ": tensor short.logits: value nan at index 600");
+}
+
 TEST(Evaluation, AGoldenFileThatShrinksIsNamed) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "lily-golden-shrinking.safetensors";
   std::filesystem::copy_file(testing::kGoldenQ4, path, std::filesystem::copy_options::overwrite_existing);
