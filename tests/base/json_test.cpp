@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "lily/error.hpp"
 #include "support/text_checks.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 using lily::testing::contains;
 
-std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
+std::string refusal(std::string_view text, const JsonLimits& limits = {}) {
   try {
     Json::parse(text, limits);
   } catch (const Error& error) {
