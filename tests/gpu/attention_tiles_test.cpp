@@ -180,6 +180,7 @@ TEST_P(AttentionTiles, PrepareInt8StoresCodesOfNormalizedRotatedKeysAndOfValues)
   const uint k_row = 2 * kHeads * kDim, v_row = k_row + kKvHeads * kDim, stride = v_row + kKvHeads * kDim;
   std::vector<float> projection = uniforms(std::size_t{kTokens} * stride, -3, 3);
   std::fill_n(projection.begin() + v_row, kGroup, 0.0F);  // a group without a scale
+  projection[stride + v_row + kGroup + 5] = NAN;          // and one whose scale must tell
   const std::vector<float> q_norm = uniforms(kDim, 0.5F, 1.5F), k_norm = uniforms(kDim, 0.5F, 1.5F);
   const std::size_t slots = std::size_t{kKvHeads} * kCapacity;
   uint *keys = room<uint>(slots * kDim / 4), *values = room<uint>(slots * kDim / 4);
@@ -195,6 +196,10 @@ TEST_P(AttentionTiles, PrepareInt8StoresCodesOfNormalizedRotatedKeysAndOfValues)
     const auto words = download(codes + slot * kDim / 4, kDim / 4);
     const auto scale = download(scales + slot * 4, 4);
     for (std::size_t group = 0; group < 4; ++group) {
+      if (std::isnan(x[group * kGroup + 5])) {
+        ASSERT_TRUE(std::isnan(scale[group]));
+        continue;
+      }
       float largest = 0;
       for (std::size_t i = 0; i < kGroup; ++i) largest = std::max(largest, std::fabs(x[group * kGroup + i]));
       ASSERT_NEAR(scale[group], largest / 127, tolerance::kRotation * largest);

@@ -205,6 +205,18 @@ TEST_P(Project, InputsOfAllMagnitudes) {
   }
 }
 
+// Codes have no NaN, so their scale must keep it.
+TEST_P(Project, AnInputThatIsNoNumberGivesNoNumber) {
+  const AffineMatrix matrix(16, {512, 4, 64}, random_bits());
+  for (std::size_t at = 0; at < 16; ++at) {
+    std::vector<float> x = uniforms(512, -1, 1);
+    x[64 + at] = NAN;
+    float* y = upload(std::vector<float>(16));
+    run(AddProject{upload_blocks(matrix), upload(x), y, 512, 1, 1, 1, 1, 16}, {1});
+    for (const float value : download(y, 16)) ASSERT_TRUE(std::isnan(value)) << "input " << 64 + at;
+  }
+}
+
 LILY_FOR_ALL_DEVICES(Project);
 
 }  // namespace

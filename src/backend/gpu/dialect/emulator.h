@@ -100,7 +100,8 @@ GPU_FN float4 load4(const float* p) { return emulator::load<float4>(p); }
 GPU_FN void store4(float* p, float4 v) { emulator::store(p, v); }
 
 GPU_FN float quick_divide(float x, float y) { return x / y; }
-GPU_FN int round_to_int(float x) { return static_cast<int>(std::nearbyint(x)); }
+// NaN is some integer everywhere.
+GPU_FN int round_to_int(float x) { return std::isnan(x) ? 0 : static_cast<int>(std::nearbyint(x)); }
 GPU_FN float bf16_lo(uint w) { return as_type<float>(w << 16); }
 GPU_FN float bf16_hi(uint w) { return as_type<float>(w & 0xffff0000u); }
 GPU_FN uint half_pack(float lo, float hi) {

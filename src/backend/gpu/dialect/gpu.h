@@ -12,6 +12,7 @@
 //   simd_prefix_exclusive_sum simd_mask                  over uint, over bool
 //   load16 store16 load4 store4 load8                    16 (8) bytes, aligned to 16 (8)
 //   round_to_int                                         to the nearest, ties to even; |x| < 2^22
+//   larger_magnitude                                     max(|x|, |y|), NaN if one of them is
 //   quick_divide                                         x / y to a few units in the last place, y < 2^126
 //   bf16_lo bf16_hi half_pack as_type                    bits
 //   atomic_add atomic_get atomic_set                     relaxed

@@ -24,6 +24,18 @@ GPU_FN void load_eight(in<float> x, ref<float[8]> v) {
   v[7] = q.w;
 }
 
+// As integers, magnitudes have the order of their values, and NaN is above all; a floating-point maximum
+// would lose it, and codes made with the other one would be numbers.
+GPU_FN float larger_magnitude(float x, float y) {
+#if defined(__CUDACC__)
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(fabsf(x)), "f"(fabsf(y)));
+  return r;
+#else
+  return as_type<float>(max(as_type<uint>(x) & 0x7fffffffu, as_type<uint>(y) & 0x7fffffffu));
+#endif
+}
+
 // The halves of a word.
 GPU_FN float half_lo(uint w) { return float(as_type<half>(ushort(w & 0xffffu))); }
 GPU_FN float half_hi(uint w) { return float(as_type<half>(ushort(w >> 16))); }

@@ -112,12 +112,13 @@ GPU_FN uint gather_bytes(int a, int b, int c, int d, uint shift) {
 template <bool sums_up>
 GPU_FN void quantize_inputs(cref<float[8]> x, shared<uint4> codes, shared<InputGroup> groups, uint e,
                             ref<float> sum) {
-  float largest = max(max(max(fabs(x[0]), fabs(x[1])), max(fabs(x[2]), fabs(x[3]))),
-                      max(max(fabs(x[4]), fabs(x[5])), max(fabs(x[6]), fabs(x[7]))));
+  float largest =
+      larger_magnitude(larger_magnitude(larger_magnitude(x[0], x[1]), larger_magnitude(x[2], x[3])),
+                       larger_magnitude(larger_magnitude(x[4], x[5]), larger_magnitude(x[6], x[7])));
   GPU_UNROLL for (uint mask = 1; mask < 8; mask <<= 1) {
     float other = simd_shuffle_xor(largest, mask);
     if (sums_up) sum += simd_shuffle_xor(sum, mask);
-    largest = max(largest, other);
+    largest = larger_magnitude(largest, other);
   }
   float inverse = quick_divide(32512.0f, max(largest, 1e-30f));
   int q[8], high[8], total = 0;

@@ -40,9 +40,9 @@ GPU_FN void store_query(out<float> query, uint lane, cref<float[8]> v) {
 // Codes of a lane's eight values; eight lanes share a scale. All 32 lanes together.
 GPU_FN void store_codes(cref<float[8]> v, out<uint> codes, out<float> scales, uint lane) {
   float largest = 0.0f;
-  GPU_UNROLL for (uint i = 0; i < 8; ++i) largest = max(largest, fabs(v[i]));
+  GPU_UNROLL for (uint i = 0; i < 8; ++i) largest = larger_magnitude(largest, v[i]);
   GPU_UNROLL for (uint mask = 1; mask < 8; mask <<= 1) {
-    largest = max(largest, simd_shuffle_xor(largest, mask));
+    largest = larger_magnitude(largest, simd_shuffle_xor(largest, mask));
   }
   float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   uint word[2] = {0, 0};
