@@ -16,11 +16,13 @@ namespace lily {
 enum class Activations { automatic, exact, fast };  // see docs/performance.md, "Activations"
 enum class KvFormat { f16, int8 };
 
+constexpr int kMaxThreads = 1024;
+
 struct EngineOptions {
   std::filesystem::path model{};  // checkpoint folder
   std::string backend = "auto";   // auto, cpu, cuda, reference, emulator (metal: refused by name)
   int context = 0;                // tokens per sequence; 0: 32768 or the model's limit if smaller
-  int threads = 0;                // 0: all cores
+  int threads = 0;                // at most kMaxThreads; 0: all cores
   Activations activations = Activations::automatic;
   KvFormat kv = KvFormat::f16;
   int max_queue = 64;              // requests waiting; beyond it generate() throws overloaded

@@ -33,7 +33,7 @@ void add_engine_options(Arguments& arguments, EngineOptions& options) {
   add_model_option(arguments, options.model);
   add_kv_option(arguments, options.kv);
   add_backend_option(arguments, options.backend);
-  arguments.option("--threads", options.threads, "Threads (default: all cores)", "N").range(1, 4096);
+  arguments.option("--threads", options.threads, "Threads (default: all cores)", "N").range(1, kMaxThreads);
   arguments
       .option(
           "--activations",

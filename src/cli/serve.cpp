@@ -34,6 +34,12 @@ void give_back_large_blocks() {
 #endif
 }
 
+// An IPv6 address stands in brackets, or its last part would be the port.
+std::string url_of(const std::string& host, int port) {
+  if (host.find(':') != std::string::npos) return fmt::format("http://[{}]:{}", host, port);
+  return fmt::format("http://{}:{}", host, port);
+}
+
 void run_serve(ServeFlags& flags) {
   give_back_large_blocks();
   serve::log_to_standard_error();
@@ -43,7 +49,7 @@ void run_serve(ServeFlags& flags) {
 
   serve::Server server(flags.server);
   const serve::StopSignals signals(server);
-  serve::log_information(fmt::format("listening on http://{}:{}", flags.server.host, server.port()));
+  serve::log_information("listening on " + url_of(flags.server.host, server.port()));
   const auto engine = Engine::open(flags.engine);
   server.attach(*engine);
   const EngineInfo& info = engine->info();

@@ -9,8 +9,6 @@
 namespace lily::engine {
 namespace {
 
-constexpr int kMaxThreads = 1024;
-
 std::string activations_text(const std::string& backend, Activations activations) {
   if (backend == "reference") return "exact (fp32, sums in fp64)";
   if (backend == "emulator" || backend == "cuda") return "exact (16 bits per value)";

@@ -34,5 +34,18 @@ TEST(ServeCommand, passes_its_flags_to_the_server_and_the_engine) {
   EXPECT_EQ(process.wait(30s), std::optional<int>(0));
 }
 
+TEST(ServeCommand, an_ipv6_address_stands_in_brackets) {
+  serve_test::Process process(
+      {LILY_PROGRAM, "serve", "--model", kMini.string(), "--host", "::1", "--port", "0", "--threads", "1"});
+  if (!process.wait_for_error_text("ready", 60s)) {
+    ASSERT_NE(process.error_text().find("::1"), std::string::npos) << process.error_text();
+    GTEST_SKIP() << "this machine has no IPv6: " << process.error_text();
+  }
+  EXPECT_NE(process.error_text().find("listening on http://[::1]:"), std::string::npos)
+      << process.error_text();
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait(30s), std::optional<int>(0));
+}
+
 }  // namespace
 }  // namespace lily::testing
