@@ -35,10 +35,22 @@ struct EmulatedThread : Lane {
   uint index = 0;
 };
 
-// Stacks of one worker; pages are taken as fibers touch them.
+// Stacks of one worker; pages are taken as fibers touch them. A file may be mapped next where they were.
+class WorkerStacks {
+ public:
+  WorkerStacks() = default;
+  WorkerStacks(const WorkerStacks&) = delete;
+  WorkerStacks& operator=(const WorkerStacks&) = delete;
+  ~WorkerStacks() { Fiber::clean_stacks(memory_.data(), memory_.size()); }
+  std::byte* first() const { return memory_.data() + kStackBytes; }
+
+ private:
+  HugeBuffer memory_{(kMaxThreads + 1) * kStackBytes, "stacks of the emulator"};
+};
+
 std::byte* worker_stacks() {
-  static thread_local const HugeBuffer kMemory((kMaxThreads + 1) * kStackBytes, "stacks of the emulator");
-  return kMemory.data() + kStackBytes;
+  static thread_local const WorkerStacks kStacks;
+  return kStacks.first();
 }
 
 // The blocks that a threadgroup has prefetched.

@@ -74,9 +74,7 @@ Fiber::~Fiber() {
 void Fiber::prepare(std::byte* stack, std::size_t bytes, void (*entry)()) {
   stack_ = stack;
   stack_bytes_ = bytes;
-#if defined(LILY_ADDRESS_SANITIZER)
-  __asan_unpoison_memory_region(stack, bytes);  // a fiber that was left for good did not clean up
-#endif
+  clean_stacks(stack, bytes);
 #if defined(LILY_THREAD_SANITIZER)
   if (owns_thread_fiber_) __tsan_destroy_fiber(thread_fiber_);
   thread_fiber_ = __tsan_create_fiber(0);
@@ -124,6 +122,12 @@ void Fiber::switch_to(Fiber& next, [[maybe_unused]] bool for_good) {
 void Fiber::entered([[maybe_unused]] Fiber& from) {
 #if defined(LILY_ADDRESS_SANITIZER)
   __sanitizer_finish_switch_fiber(nullptr, &from.stack_, &from.stack_bytes_);
+#endif
+}
+
+void Fiber::clean_stacks([[maybe_unused]] std::byte* memory, [[maybe_unused]] std::size_t bytes) {
+#if defined(LILY_ADDRESS_SANITIZER)
+  __asan_unpoison_memory_region(memory, bytes);
 #endif
 }
 

@@ -34,6 +34,10 @@ class Fiber {
   // To be called in the thread itself before it switches to a fiber.
   void adopt_thread();
 
+  // To be called before memory that was stacks is used for anything else: a fiber that was left for good did
+  // not clean up, and the address sanitizer still knows its frames.
+  static void clean_stacks(std::byte* memory, std::size_t bytes);
+
  private:
 #if LILY_FIBERS_BY_UCONTEXT
   ucontext_t context_{};
