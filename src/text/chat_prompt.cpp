@@ -6,6 +6,7 @@
 #include "lily/chat.hpp"
 #include "lily/error.hpp"
 #include "text/strip.hpp"
+#include "text/utf8.hpp"
 
 namespace lily {
 namespace {
@@ -16,11 +17,8 @@ namespace {
 
 // A client's string in a message: short, and cut between characters.
 std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kShown = 40;
-  if (text.size() <= kShown) return fmt::format("\"{}\"", text);
-  std::size_t end = kShown;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return fmt::format("\"{}...\"", text.substr(0, end));
+  const std::string_view shown = text::utf8_beginning(text, 40);
+  return fmt::format("\"{}{}\"", shown, shown.size() < text.size() ? "..." : "");
 }
 
 const Json* member(const Json& object, std::string_view key) {  // null counts as absent

@@ -37,9 +37,8 @@ std::string message_of(int code) {
 
 // A pattern as a message shows it: a file may hold megabytes of one.
 std::string shown(std::string_view pattern) {
-  constexpr std::size_t kShownBytes = 200;
-  if (pattern.size() <= kShownBytes) return std::string(pattern);
-  return std::string(pattern.substr(0, valid_utf8_prefix(pattern.substr(0, kShownBytes)))) + "...";
+  const std::string_view beginning = utf8_beginning(pattern, 200);
+  return std::string(beginning) + (beginning.size() < pattern.size() ? "..." : "");
 }
 
 // What matching needs besides the compiled pattern; the pattern is shared by threads, this is not.

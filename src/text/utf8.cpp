@@ -66,4 +66,10 @@ std::size_t valid_utf8_prefix(std::string_view text) noexcept {
   return at;
 }
 
+std::string_view utf8_beginning(std::string_view text, std::size_t bytes) noexcept {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+  return text.substr(0, bytes);
+}
+
 }  // namespace lily::text

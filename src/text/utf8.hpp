@@ -28,6 +28,9 @@ std::size_t ascii_prefix(std::string_view text) noexcept;
 // Bytes of the longest beginning of `text` that is valid UTF-8.
 std::size_t valid_utf8_prefix(std::string_view text) noexcept;
 
+// The beginning of valid UTF-8 in at most `bytes`, cut between characters.
+std::string_view utf8_beginning(std::string_view text, std::size_t bytes) noexcept;
+
 // The character at `at` of valid UTF-8; advances `at` behind it.
 inline char32_t next_code_point(const unsigned char*& at) noexcept {
   const char32_t lead = *at++;
