@@ -2,10 +2,10 @@
 #include "serve/case_run.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <thread>
+
+#include "serve/resident_memory.hpp"
 
 namespace lily::serve_test {
 namespace {
@@ -93,14 +93,6 @@ std::optional<std::chrono::milliseconds> time_to_idle(int port) {
     std::this_thread::sleep_for(5ms);
   }
   return std::nullopt;
-}
-
-long resident_mib() {
-  std::ifstream statm("/proc/self/statm");
-  long total = 0;
-  long resident = 0;
-  statm >> total >> resident;
-  return resident * (sysconf(_SC_PAGESIZE) >> 10) >> 10;
 }
 
 }  // namespace

@@ -1,14 +1,13 @@
 // Risk: requests that wait hold more memory than their limits say.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
-#include <fstream>
 #include <vector>
 
+#include "serve/resident_memory.hpp"
 #include "serve/test_server.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -24,14 +23,6 @@ constexpr const char* kPath = "/v1/chat/completions";
 
 FakeEngine::Writer slow() {
   return [](const GenerationRequest& request) { return endless_script(request, 20ms); };
-}
-
-long resident_mib() {
-  std::ifstream statm("/proc/self/statm");
-  long total = 0;
-  long resident = 0;
-  statm >> total >> resident;
-  return resident * (sysconf(_SC_PAGESIZE) >> 10) >> 10;
 }
 
 TEST(Memory, ABodyIsForgottenOnceItIsRead) {

@@ -7,10 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+
+#include "serve/resident_memory.hpp"
 
 namespace lily::serve_test {
 
@@ -78,12 +79,6 @@ std::optional<int> Process::wait(std::chrono::milliseconds patience) {
 
 void Process::signal(int number) const { kill(id_, number); }
 
-long Process::resident_mib() const {
-  std::ifstream statm("/proc/" + std::to_string(id_) + "/statm");
-  long total = 0;
-  long resident = 0;
-  if (!(statm >> total >> resident)) throw std::runtime_error("cannot read the memory of a child process");
-  return resident * (sysconf(_SC_PAGESIZE) >> 10) >> 10;
-}
+long Process::resident_mib() const { return serve_test::resident_mib(id_); }
 
 }  // namespace lily::serve_test
