@@ -36,8 +36,8 @@ std::uint64_t limit_along(std::filesystem::path root, std::string_view path, con
 std::uint64_t control_group_limit(const std::filesystem::path& mount, std::string_view memberships) {
   std::uint64_t bytes = kNoLimit;
   std::istringstream lines{std::string(memberships)};
-  for (std::string line;
-       std::getline(lines, line);) {  // "0::/a/b", or "4:cpu,memory:/a/b" of the first version
+  // "0::/a/b", or "4:cpu,memory:/a/b" of the first version
+  for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
