@@ -374,13 +374,12 @@ GPU_FN void attend_split(Source source, CacheOf<Element> keys, CacheOf<Element> 
   sums.sum = 0.0f;
   GPU_UNROLL for (uint i = 0; i < 16; ++i) { GPU_UNROLL for (uint j = 0; j < 4; ++j) sums.y[i][j] = 0.0f; }
   for (uint n = 0; n < rounds; ++n) {
-    uchar* ring_slot = key_slot(n);
-    const uchar* slot = ring_slot;
+    uchar* slot = key_slot(n);
     float scores[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     wait_copies<kPending>();
     const uint newest = sight.earlier - first(n), rows = end(n) - first(n);
     if (Source::has_newest && newest < rows) {
-      copy_newest<Shape>(ring_slot, Shape::key_ld, memory + Shape::newest_at, newest, t.lane);
+      copy_newest<Shape>(slot, Shape::key_ld, memory + Shape::newest_at, newest, t.lane);
     }
     simd_sync();
     score_keys<Shape>(scores, keys.rows, slot, memory, t.lane);
@@ -393,7 +392,7 @@ GPU_FN void attend_split(Source source, CacheOf<Element> keys, CacheOf<Element> 
     soften(scores, sums, t.lane);
     wait_copies<kPending>();
     if (Source::has_newest && newest < rows) {
-      copy_newest<Shape>(ring_slot + Shape::key_bytes, Shape::value_ld,
+      copy_newest<Shape>(slot + Shape::key_bytes, Shape::value_ld,
                          memory + Shape::newest_at + Shape::newest_bytes, newest, t.lane);
     }
     simd_sync();
