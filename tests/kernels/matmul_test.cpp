@@ -6,6 +6,7 @@
 #include "backend/cpu/activations.hpp"
 #include "backend/cpu/packed_matrix.hpp"
 #include "base/bf16.hpp"
+#include "base/huge_buffer.hpp"
 #include "kernels/kernel_test.hpp"
 #include "kernels/tolerances.hpp"
 
@@ -173,6 +174,24 @@ TEST_P(Matmul, TokensDoNotDependOnTheirNeighbours) {
       for (int r = 0; r < 48; ++r) {
         ASSERT_EQ(alone[static_cast<std::size_t>(r)], together[static_cast<std::size_t>(t * 48 + r)]);
       }
+    }
+  }
+}
+
+// Aligned results go past the caches, others take the usual way.
+TEST_P(Matmul, ResultsAreTheSamePastTheCaches) {
+  if (kernels().matmul_past_cache == nullptr) GTEST_SKIP() << "this instruction set cannot write past them";
+  for (const int bits : {4, 8}) {
+    const TestMatrix m = matrix(80, 256, bits);
+    ActivationRows rows(13, 256, false);
+    for (int t = 0; t < 13; ++t) kernels().quantize(normals(256).data(), 256, rows[t]);
+    std::vector<float> usual(13 * 80);
+    kernels().matmul(m.packed, 0, 5, rows.data(), 13, usual.data(), 80);
+    const HugeBuffer memory((usual.size() + 1) * sizeof(float), "results");
+    for (const int offset : {0, 1}) {
+      auto* out = reinterpret_cast<float*>(memory.data()) + offset;
+      kernels().matmul_past_cache(m.packed, 0, 5, rows.data(), 13, out, 80);
+      EXPECT_TRUE(std::equal(usual.begin(), usual.end(), out)) << bits << " bits, " << offset;
     }
   }
 }

@@ -153,6 +153,8 @@ class Prefiller {
 
   void chunk(CpuSequence& sequence, std::span<const TokenId> tokens, const backend::PrefillControl& control,
              const std::function<void(int layer)>& after_layer);
+  // The product for so many results in one buffer.
+  decltype(Kernels::matmul) matmul_for(std::size_t results) const;
   void multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, float* out, int stride);
   void normalize_and_quantize(const std::vector<float>& factor, int first, int tokens, bool for_router);
   void delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int first, int tokens);
@@ -162,7 +164,9 @@ class Prefiller {
                     int count, int thread);
   void experts(const LayerWeights& layer, int layer_index, int tokens);
   void route_tokens(int layer_index, int tokens);
-  void run_expert(const LayerWeights& layer, const ExpertTask& task, int thread);
+  // `matmul_down` fits the results of all experts.
+  void run_expert(const LayerWeights& layer, const ExpertTask& task, int thread,
+                  decltype(Kernels::matmul) matmul_down);
   void add_mixer_output(const LayerWeights& layer, int first, int tokens);
   void head(int token, std::span<float> logits);
 

@@ -184,6 +184,10 @@ struct Kernels {
   // have one format. The result of a token does not depend on the others. `out` has room for the padded rows.
   void (*matmul)(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
                  float* out, std::ptrdiff_t stride) = nullptr;
+  // The same for more results than the caches hold, which go past them: a line that has to be fetched to be
+  // written may cost more than its products. Null where an instruction set cannot.
+  void (*matmul_past_cache)(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows,
+                            int tokens, float* out, std::ptrdiff_t stride) = nullptr;
 
   // out = x / sqrt(mean(x^2) + eps) * factor. x and out may be the same; n is a multiple of 16 (all below).
   void (*rms_norm)(const float* x, const float* factor, float eps, int n, float* out) = nullptr;

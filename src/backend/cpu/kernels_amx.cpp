@@ -58,6 +58,7 @@ const Kernels& amx_kernels() {
     kernels.fast_rows = RowFormat::bf16;
     kernels.quantize = &amx_quantize;
     kernels.matmul = &amx_matmul;
+    kernels.matmul_past_cache = nullptr;  // not for rows in bf16
     // 64 tokens an expert, not 16, and many blocks: unpacking is hidden behind the products of 64 tokens, and
     // tokens are brought into the order of tiles for each call.
     kernels.expert_chunk = 2048;

@@ -19,6 +19,9 @@ namespace {
 constexpr int kTokenGroup = 32;
 // On tiles twice as many, because making bf16 of the block takes a third as long as attending to it with 32.
 constexpr int kTileTokenGroup = 64;
+// Results that are written past the caches. On two cores of Zen 4 prefill of the 8-layer cut then takes 4 %
+// less time, from 128 tokens (2 to 9 MiB a matrix) to 4,096; with 64 tokens 1 %.
+constexpr std::size_t kPastCacheBytes = std::size_t{4} << 20;
 constexpr int kTokenGrain = 8;  // tokens that a thread takes at once in elementwise loops
 
 }  // namespace
@@ -87,9 +90,16 @@ std::uint64_t Prefiller::bytes() const {
   return bytes;
 }
 
+decltype(Kernels::matmul) Prefiller::matmul_for(std::size_t results) const {
+  const Kernels& kernels = context_.kernels;
+  const bool past_cache = kernels.matmul_past_cache != nullptr && results * sizeof(float) >= kPastCacheBytes;
+  return past_cache ? kernels.matmul_past_cache : kernels.matmul;
+}
+
 void Prefiller::multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, float* out,
                          int stride) {
   const Kernels& kernels = context_.kernels;
+  const auto matmul = matmul_for(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(stride));
   const int blocks = matrix.blocks(), most = kernels.tokens_at_once;
   const int panels = (tokens + most - 1) / most;  // of tokens
   // Four pieces a thread or more, so that the threads finish together.
@@ -97,17 +107,16 @@ void Prefiller::multiply(const PackedMatrix& matrix, const ActivationRow* rows, 
   const int grain = std::min(kernels.blocks_at_once, fair), pieces = (blocks + grain - 1) / grain;
   // Of even size, because blocks are multiplied in twos.
   const int size = ((blocks + pieces - 1) / pieces + 1) / 2 * 2;
-  context_.pool.parallel_for(static_cast<std::int64_t>(panels) * pieces, 1,
-                             [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-                               for (std::int64_t i = begin; i < end; ++i) {
-                                 const int block = static_cast<int>(i) % pieces * size,
-                                           first = static_cast<int>(i) / pieces * most;
-                                 if (block >= blocks) continue;
-                                 kernels.matmul(matrix, block, std::min(block + size, blocks), rows + first,
-                                                std::min(most, tokens - first),
-                                                out + static_cast<std::ptrdiff_t>(first) * stride, stride);
-                               }
-                             });
+  context_.pool.parallel_for(
+      static_cast<std::int64_t>(panels) * pieces, 1,
+      [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const int block = static_cast<int>(i) % pieces * size, first = static_cast<int>(i) / pieces * most;
+          if (block >= blocks) continue;
+          matmul(matrix, block, std::min(block + size, blocks), rows + first, std::min(most, tokens - first),
+                 out + static_cast<std::ptrdiff_t>(first) * stride, stride);
+        }
+      });
 }
 
 void Prefiller::normalize_and_quantize(const std::vector<float>& factor, int first, int tokens,

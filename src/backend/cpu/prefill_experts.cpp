@@ -12,10 +12,12 @@ void Prefiller::experts(const LayerWeights& layer, int layer_index, int tokens) 
   normalize_and_quantize(layer.post_attention_norm, 0, tokens, true);
   multiply(layer.router, router_rows_.data(), tokens, router_.data(), sizes_.router_rows);
   route_tokens(layer_index, tokens);
+  const auto matmul_down =
+      matmul_for(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(active * stride));
   context_.pool.parallel_for(static_cast<std::int64_t>(tasks_.size()), 1,
                              [&](std::int64_t begin, std::int64_t end, int thread) {
                                for (std::int64_t i = begin; i < end; ++i) {
-                                 run_expert(layer, tasks_[static_cast<std::size_t>(i)], thread);
+                                 run_expert(layer, tasks_[static_cast<std::size_t>(i)], thread, matmul_down);
                                }
                              });
   // Summing per token in the order of its routes keeps the result independent of the threads.
@@ -75,7 +77,8 @@ void Prefiller::route_tokens(int layer_index, int tokens) {
   }
 }
 
-void Prefiller::run_expert(const LayerWeights& layer, const ExpertTask& task, int thread) {
+void Prefiller::run_expert(const LayerWeights& layer, const ExpertTask& task, int thread,
+                           decltype(Kernels::matmul) matmul_down) {
   const model::Dimensions& dims = context_.dims;
   const Kernels& kernels = context_.kernels;
   ThreadScratch& scratch = threads_[static_cast<std::size_t>(thread)];
@@ -95,8 +98,8 @@ void Prefiller::run_expert(const LayerWeights& layer, const ExpertTask& task, in
     kernels.silu_multiply(gate, gate + size, size, gate);
     kernels.quantize(gate, size, scratch.rows[i]);
   }
-  kernels.matmul(down, 0, down.blocks(), scratch.rows.data(), task.count, slots_.row(task.first, out_stride),
-                 out_stride);
+  matmul_down(down, 0, down.blocks(), scratch.rows.data(), task.count, slots_.row(task.first, out_stride),
+              out_stride);
 }
 
 }  // namespace lily::cpu

@@ -102,6 +102,23 @@ struct GroupSums {
   }
 };
 
+// Whether an instruction set can write past the caches.
+template <class S>
+constexpr bool kStoresPastCache = requires(float* p, typename S::F x) {
+  S::store_past_cache(p, x);
+};
+template <class S>
+LILY_INLINE void put(float* p, typename S::F x, bool past_cache) {
+  if constexpr (kStoresPastCache<S>) {
+    if (past_cache) return S::store_past_cache(p, x);
+  }
+  S::store(p, x);
+}
+template <class S>
+LILY_INLINE void finish_stores() {
+  if constexpr (kStoresPastCache<S>) S::fence();
+}
+
 // Even and odd columns of a chunk of 8-bit codes, from its two planes.
 template <class S>
 LILY_INLINE void load_joined(const std::byte* high_plane, typename S::Codes& even, typename S::Codes& odd) {
@@ -116,7 +133,7 @@ LILY_INLINE void load_joined(const std::byte* high_plane, typename S::Codes& eve
 // (into the first-level cache it gains nothing).
 template <int kBlocks, int kTokens, bool kExact, int kPlanes>
 inline void tile(const std::byte* data, std::size_t block_bytes, int groups, bool fetch_next,
-                 const ActivationRow* rows, float* out, std::ptrdiff_t stride) {
+                 const ActivationRow* rows, float* out, std::ptrdiff_t stride, bool past_cache) {
   constexpr int kGroupBytes = kPlanes * kPlaneBytes + 64;
   // Whole bytes in one pass where they are multiplied without overflow, plane by plane elsewhere.
   constexpr bool kJoined = kPlanes == 2 && Simd::kByteDots;
@@ -201,11 +218,12 @@ inline void tile(const std::byte* data, std::size_t block_bytes, int groups, boo
     }
   }
   for (int b = 0; b < kBlocks; ++b) {
-    for (int t = 0; t < kTokens; ++t) Simd::store(out + t * stride + b * kLanes, result[b][t]);
+    for (int t = 0; t < kTokens; ++t) put<Simd>(out + t * stride + b * kLanes, result[b][t], past_cache);
   }
 }
 
-using Tile = void (*)(const std::byte*, std::size_t, int, bool, const ActivationRow*, float*, std::ptrdiff_t);
+using Tile = void (*)(const std::byte*, std::size_t, int, bool, const ActivationRow*, float*, std::ptrdiff_t,
+                      bool);
 
 // tiles[n - 1] takes n tokens.
 template <int kBlocks, bool kExact, int kPlanes, int... kIndex>
@@ -215,7 +233,7 @@ constexpr void fill_tiles(Tile* tiles, std::integer_sequence<int, kIndex...> /*u
 
 template <bool kExact, int kPlanes>
 void matmul_as(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
-               float* out, std::ptrdiff_t stride) {
+               float* out, std::ptrdiff_t stride, bool past_cache) {
   static constexpr int kMost = kExact ? Simd::kTileTokensExact : Simd::kTileTokensFast;
   using Counts = std::make_integer_sequence<int, kMost>;
   static constexpr auto kTiles = [] {
@@ -238,22 +256,23 @@ void matmul_as(const PackedMatrix& matrix, int begin, int end, const ActivationR
       const int count = tokens - t < kMost ? tokens - t : kMost;
       const bool last = t + count == tokens;
       tiles[count - 1](data, block_bytes, matrix.groups, last && more, rows + t,
-                       out + t * stride + block * kLanes, stride);
+                       out + t * stride + block * kLanes, stride, past_cache);
     }
     block += wide ? Simd::kTileBlocks : 1;
   }
 }
 
+template <bool kPastCache>
 void matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens, float* out,
             std::ptrdiff_t stride) {
   const bool exact = rows[0].low != nullptr;
-  if (matrix.planes == 1) {
-    exact ? matmul_as<true, 1>(matrix, begin, end, rows, tokens, out, stride)
-          : matmul_as<false, 1>(matrix, begin, end, rows, tokens, out, stride);
-  } else {
-    exact ? matmul_as<true, 2>(matrix, begin, end, rows, tokens, out, stride)
-          : matmul_as<false, 2>(matrix, begin, end, rows, tokens, out, stride);
-  }
+  const auto as = matrix.planes == 1 ? (exact ? &matmul_as<true, 1> : &matmul_as<false, 1>)
+                                     : (exact ? &matmul_as<true, 2> : &matmul_as<false, 2>);
+  // Only whole lines can go there.
+  const bool past_cache =
+      kPastCache && reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && stride % kLanes == 0;
+  as(matrix, begin, end, rows, tokens, out, stride, past_cache);
+  if constexpr (kPastCache) finish_stores<Simd>();
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ constexpr lily::cpu::Kernels make_kernels(const char* name) {
   lily::cpu::Kernels k;
   k.name = name;
   k.quantize = &quantize;
-  k.matmul = &matmul;
+  k.matmul = &matmul<false>;
+  if constexpr (kStoresPastCache<Simd>) k.matmul_past_cache = &matmul<true>;
   k.rms_norm = &rms_norm;
   k.l2_normalize = &l2_normalize;
   k.silu_multiply = &silu_multiply;

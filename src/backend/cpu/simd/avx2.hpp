@@ -32,6 +32,11 @@ struct Simd {
   LILY_INLINE F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   LILY_INLINE F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   LILY_INLINE F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  LILY_INLINE void store_past_cache(float* p, F x) {
+    _mm256_stream_ps(p, x.a);
+    _mm256_stream_ps(p + 8, x.b);
+  }
+  LILY_INLINE void fence() { _mm_sfence(); }
   LILY_INLINE void store(float* p, F x) {
     _mm256_storeu_ps(p, x.a);
     _mm256_storeu_ps(p + 8, x.b);

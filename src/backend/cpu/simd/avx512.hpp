@@ -28,6 +28,8 @@ struct Simd {
   LILY_INLINE F set1(float x) { return _mm512_set1_ps(x); }
   LILY_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
   LILY_INLINE void store(float* p, F x) { _mm512_storeu_ps(p, x); }
+  LILY_INLINE void store_past_cache(float* p, F x) { _mm512_stream_ps(p, x); }
+  LILY_INLINE void fence() { _mm_sfence(); }
   LILY_INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
   LILY_INLINE F sub(F a, F b) { return _mm512_sub_ps(a, b); }
   LILY_INLINE F mul(F a, F b) { return _mm512_mul_ps(a, b); }
