@@ -168,6 +168,8 @@ class Prefiller {
   void run_expert(const LayerWeights& layer, const ExpertTask& task, int thread,
                   decltype(Kernels::matmul) matmul_down);
   void add_mixer_output(const LayerWeights& layer, int first, int tokens);
+  // inner_rows_ of one token.
+  void round_inner(const LayerWeights& layer, int token);
   void head(int token, std::span<float> logits);
 
   Context context_;

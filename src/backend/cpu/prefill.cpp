@@ -199,12 +199,7 @@ void Prefiller::chunk(CpuSequence& sequence, std::span<const TokenId> tokens,
 }
 
 void Prefiller::add_mixer_output(const LayerWeights& layer, int first, int tokens) {
-  const int hidden = context_.dims.hidden_size, columns = inner_columns(layer);
-  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
-    for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
-      context_.kernels.quantize(inner_.row(t, stride_of(sizes_.inner_columns)), columns, inner_rows_[t]);
-    }
-  });
+  const int hidden = context_.dims.hidden_size;
   const int panels = static_cast<int>(layer.mixer_out.size()), stride = stride_of(panels * hidden);
   for (int panel = 0; panel < panels; ++panel) {
     multiply(layer.mixer_out[static_cast<std::size_t>(panel)],
@@ -221,6 +216,12 @@ void Prefiller::add_mixer_output(const LayerWeights& layer, int first, int token
       add_to_residual(context_.kernels, outputs.data(), panels, hidden, hidden_.row(first + t, hidden));
     }
   });
+}
+
+// While the token's row is still near.
+void Prefiller::round_inner(const LayerWeights& layer, int token) {
+  context_.kernels.quantize(inner_.row(token, stride_of(sizes_.inner_columns)), inner_columns(layer),
+                            inner_rows_[token]);
 }
 
 void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int delta_layer, int first,
@@ -309,6 +310,7 @@ void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int 
         kernels.gated_rms_norm(out, layer.head_norm.data(),
                                mixed_.row(t, sizes_.mixer_rows) + layer.z_row + at, eps, dims.value_dim, out);
       }
+      round_inner(layer, t);
     }
   });
 }
@@ -346,6 +348,7 @@ void Prefiller::attention(const LayerWeights& layer, CpuSequence& sequence, int 
             context_, mixed_.row(t, sizes_.mixer_rows), h, sums[h],
             inner_.row(t, stride_of(sizes_.inner_columns)) + static_cast<std::ptrdiff_t>(h) * dims.head_dim);
       }
+      round_inner(layer, t);
     }
   });
 }
