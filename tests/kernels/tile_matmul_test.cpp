@@ -2,12 +2,14 @@
 // operands of AVX-512 and tiles of AMX give the bits of plain ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "backend/cpu/activations.hpp"
 #include "backend/cpu/select.hpp"
 #include "base/bf16.hpp"
+#include "base/huge_buffer.hpp"
 #include "kernels/random_matrix.hpp"
 #include "kernels/tile_products.hpp"
 #include "kernels/tolerances.hpp"
@@ -62,7 +64,8 @@ std::vector<TileProducts> all_products() {
   std::vector<TileProducts> all = {testing::plain_tile_products()};
   if (const TileProducts* products = testing::avx512_tile_products()) all.push_back(*products);
   for (const Kernels* kernels : available_kernels()) {
-    if (kernels->fast_rows == RowFormat::bf16) all.push_back({"amx", kernels->quantize, kernels->matmul});
+    if (kernels->fast_rows == RowFormat::bf16)
+      all.push_back({"amx", kernels->quantize, kernels->matmul, kernels->matmul_past_cache});
   }
   return all;
 }
@@ -122,6 +125,20 @@ TEST_P(TileMatmul, EveryShape) {
 TEST_P(TileMatmul, LongerSlicesForManyTokens) {
   for (const int groups : {1, 3, 4, 5, 8, 9}) {
     for (const int tokens : {128, 129}) expect_product(RandomMatrix(48, groups * kGroup, 1), tokens);
+  }
+}
+
+// Aligned results go past the caches, others take the usual way.
+TEST_P(TileMatmul, ResultsAreTheSamePastTheCaches) {
+  constexpr int kRows = 80, kColumns = 640, kTokens = 300;
+  const RandomMatrix matrix(kRows, kColumns, 1);
+  const Inputs inputs(GetParam(), kTokens, kColumns);
+  const std::vector<float> usual = product(GetParam(), matrix.packed(), 0, 5, inputs.data(), kTokens, kRows);
+  const HugeBuffer memory((usual.size() + 1) * sizeof(float), "results");
+  for (const int offset : {0, 1}) {
+    auto* out = reinterpret_cast<float*>(memory.data()) + offset;
+    GetParam().matmul_past_cache(matrix.packed(), 0, 5, inputs.data(), kTokens, out, kRows);
+    EXPECT_TRUE(std::equal(usual.begin(), usual.end(), out)) << offset;
   }
 }
 

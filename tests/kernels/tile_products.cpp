@@ -8,7 +8,8 @@
 namespace lily::cpu::testing {
 
 TileProducts plain_tile_products() {
-  return {"plain", &tiled::round_row<PlainWords>, &tiled::matmul<PlainTiles, PlainWords>};
+  return {"plain", &tiled::round_row<PlainWords>, &tiled::matmul<PlainTiles, PlainWords, false>,
+          &tiled::matmul<PlainTiles, PlainWords, true>};
 }
 
 }  // namespace lily::cpu::testing

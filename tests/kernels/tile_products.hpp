@@ -5,12 +5,11 @@
 
 namespace lily::cpu::testing {
 
-// Kernels::quantize and Kernels::matmul for rows in bf16.
+// Kernels::quantize, matmul and matmul_past_cache for rows in bf16.
 struct TileProducts {
   const char* name;
   void (*quantize)(const float* x, int columns, const ActivationRow& row);
-  void (*matmul)(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
-                 float* out, std::ptrdiff_t stride);
+  decltype(Kernels::matmul) matmul, matmul_past_cache;
 };
 
 TileProducts plain_tile_products();

@@ -13,7 +13,8 @@ namespace lily::cpu::testing {
 const TileProducts* avx512_tile_products() {
 #if defined(__x86_64__)
   static const TileProducts kProducts{"avx512", &tiled::round_row<Avx512Words>,
-                                      &tiled::matmul<PlainTiles, Avx512Words>};
+                                      &tiled::matmul<PlainTiles, Avx512Words, false>,
+                                      &tiled::matmul<PlainTiles, Avx512Words, true>};
   const bool available = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                          __builtin_cpu_supports("avx512bf16");

@@ -10,12 +10,14 @@ namespace lily::cpu {
 
 namespace {
 
+template <bool kPastCache>
 void amx_matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
                 float* out, std::ptrdiff_t stride) {
   if (rows[0].bf16 != nullptr) {
-    tiled::matmul<AmxTiles, Avx512Words>(matrix, begin, end, rows, tokens, out, stride);
+    tiled::matmul<AmxTiles, Avx512Words, kPastCache>(matrix, begin, end, rows, tokens, out, stride);
   } else {
-    avx512_kernels().matmul(matrix, begin, end, rows, tokens, out, stride);
+    const Kernels& base = avx512_kernels();
+    (kPastCache ? base.matmul_past_cache : base.matmul)(matrix, begin, end, rows, tokens, out, stride);
   }
 }
 
@@ -57,13 +59,13 @@ const Kernels& amx_kernels() {
     kernels.name = "amx-bf16";
     kernels.fast_rows = RowFormat::bf16;
     kernels.quantize = &amx_quantize;
-    kernels.matmul = &amx_matmul;
-    kernels.matmul_past_cache = nullptr;  // not for rows in bf16
-    // 64 tokens an expert, not 16, and many blocks: unpacking is hidden behind the products of 64 tokens, and
-    // tokens are brought into the order of tiles for each call.
-    kernels.expert_chunk = 2048;
+    kernels.matmul = &amx_matmul<false>;
+    kernels.matmul_past_cache = &amx_matmul<true>;
+    // 128 tokens an expert, not 16, and many blocks: unpacking is hidden behind the products of 64 tokens,
+    // and tokens are brought into the order of tiles for each call.
+    kernels.expert_chunk = 4096;
     kernels.expert_tokens = 256;
-    kernels.blocks_at_once = 128;
+    kernels.blocks_at_once = 512;
     kernels.tokens_at_once = 256;
     kernels.delta_net_heads = &amx_delta_net_heads;
     kernels.attend_group = &amx_attend_group;

@@ -129,6 +129,15 @@ struct FourSums {
     tiles.template load<7>(right1.words, 64);
     dots(tiles);
   }
+  // With right tiles that are needed once, or not soon again.
+  LILY_INLINE void multiply_once(Tiles& tiles, const PairTile& left0, const PairTile& left1,
+                                 const PairTile& right0, const PairTile& right1) {
+    tiles.template load<4>(left0.words, 64);
+    tiles.template load_once<6>(right0.words);
+    tiles.template load<5>(left1.words, 64);
+    tiles.template load_once<7>(right1.words);
+    dots(tiles);
+  }
   LILY_INLINE void multiply(Tiles& tiles, const SplitTile& left0, const SplitTile& left1,
                             const SplitTile& right0, const SplitTile& right1) {
     multiply(tiles, left0.high, left1.high, right0.low, right1.low);
@@ -137,6 +146,21 @@ struct FourSums {
     dots(tiles);
     tiles.template load<4>(left0.low.words, 64);
     tiles.template load<5>(left1.low.words, 64);
+    dots(tiles);
+  }
+  // With left tiles that are not needed again soon.
+  LILY_INLINE void multiply_left_once(Tiles& tiles, const SplitTile& left0, const SplitTile& left1,
+                                      const SplitTile& right0, const SplitTile& right1) {
+    tiles.template load_once<4>(left0.high.words);
+    tiles.template load<6>(right0.low.words, 64);
+    tiles.template load_once<5>(left1.high.words);
+    tiles.template load<7>(right1.low.words, 64);
+    dots(tiles);
+    tiles.template load<6>(right0.high.words, 64);
+    tiles.template load<7>(right1.high.words, 64);
+    dots(tiles);
+    tiles.template load_once<4>(left0.low.words);
+    tiles.template load_once<5>(left1.low.words);
     dots(tiles);
   }
 

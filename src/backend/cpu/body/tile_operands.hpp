@@ -7,9 +7,11 @@
 //                                 order the pieces 0 to kPieces - 1, which take about the same time
 //   unpack_bytes(unit, scratch)   the same of 8-bit codes, in one piece
 //   round(x, out)                 32 values, rounded to bf16
-//   transpose<quarter>(row, out, stride, count)
+//   transpose<quarter>(row, out, stride, count, past_cache)
 //                                 word j of row(i), of 16 x 16 words of 32 bits, to word i of out + j *
-//                                 stride, for the j of the quarter that are below `count`
+//                                 stride, for the j of the quarter that are below `count`; past_cache: `out`
+//                                 is written past the caches
+//   fence()                       after such writes
 #pragma once
 
 #include <algorithm>
@@ -92,11 +94,12 @@ class Unpacking {
 
 template <class Words, class Row>
 inline __attribute__((always_inline)) void transpose_all(const Row& row, std::byte* out,
-                                                         std::ptrdiff_t stride, int count) {
-  Words::template transpose<0>(row, out, stride, count);
-  Words::template transpose<1>(row, out, stride, count);
-  Words::template transpose<2>(row, out, stride, count);
-  Words::template transpose<3>(row, out, stride, count);
+                                                         std::ptrdiff_t stride, int count,
+                                                         bool past_cache = false) {
+  Words::template transpose<0>(row, out, stride, count, past_cache);
+  Words::template transpose<1>(row, out, stride, count, past_cache);
+  Words::template transpose<2>(row, out, stride, count, past_cache);
+  Words::template transpose<3>(row, out, stride, count, past_cache);
 }
 
 // A thread's memory for one matrix shape and number of tokens.

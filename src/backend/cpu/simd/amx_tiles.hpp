@@ -31,6 +31,14 @@ class AmxTiles {
   void load(const void* base, std::ptrdiff_t stride) {
     asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(base), "r"(stride) : "memory");
   }
+  // Without a place in the nearest cache.
+  template <int kTile>
+  void load_once(const void* base) {
+    asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0"
+                 :
+                 : "i"(kTile), "r"(base), "r"(std::ptrdiff_t{64})
+                 : "memory");
+  }
   template <int kTile>
   void store(void* base) const {
     asm volatile("tilestored %%tmm%c0, (%1,%2,1)"

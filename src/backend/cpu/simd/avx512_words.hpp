@@ -49,7 +49,8 @@ struct Avx512Words {
 
   template <int kQuarter, class Row>
   static inline __attribute__((always_inline)) void transpose(const Row& row, std::byte* out,
-                                                              std::ptrdiff_t stride, int count) {
+                                                              std::ptrdiff_t stride, int count,
+                                                              bool past_cache) {
     const auto piece = [&](int r) __attribute__((always_inline)) {
       return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row(r) + 16 * kQuarter));
     };
@@ -63,12 +64,21 @@ struct Avx512Words {
     }
     transpose_lanes(words);
     out += 4 * kQuarter * stride;
+    if (past_cache) {
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      if (4 * kQuarter + j < count) _mm512_storeu_si512(out + j * stride, words[j]);
+      for (int j = 0; j < 4; ++j) {
+        if (4 * kQuarter + j < count)
+          _mm512_stream_si512(reinterpret_cast<__m512i*>(out + j * stride), words[j]);
+      }
+    } else {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        if (4 * kQuarter + j < count) _mm512_storeu_si512(out + j * stride, words[j]);
+      }
     }
     come_back_from_memory();
   }
+  static void fence() { _mm_sfence(); }
 
   static inline __attribute__((always_inline)) void round(const float* x, std::uint16_t* out) {
     alignas(64) static constexpr std::uint16_t kOrder[32] = {0,  4,  8,  12, 16, 20, 24, 28, 1,  5,  9,

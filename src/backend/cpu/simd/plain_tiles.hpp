@@ -26,6 +26,10 @@ class PlainTiles {
     }
   }
   template <int kTile>
+  void load_once(const void* base) {
+    load<kTile>(base, kRowBytes);
+  }
+  template <int kTile>
   void store(void* base) const {
     std::memcpy(base, memory_[kTile], sizeof memory_[kTile]);
   }

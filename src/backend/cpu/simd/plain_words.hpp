@@ -26,11 +26,14 @@ struct PlainWords {
   }
 
   template <int kQuarter, class Row>
-  static void transpose(const Row& row, std::byte* out, std::ptrdiff_t stride, int count) {
+  static void transpose(const Row& row, std::byte* out, std::ptrdiff_t stride, int count,
+                        bool /*past_cache*/) {
     for (int j = 4 * kQuarter; j < std::min(count, 4 * kQuarter + 4); ++j) {
       for (int i = 0; i < 16; ++i) std::memcpy(out + j * stride + 4 * i, row(i) + 4 * j, 4);
     }
   }
+
+  static void fence() {}
 
   static void round(const float* x, std::uint16_t* out) {
     for (int c = 0; c < 32; ++c) out[place(c)] = to_bf16(x[c]);
