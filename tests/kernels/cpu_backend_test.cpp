@@ -170,7 +170,7 @@ TEST(CpuBackendPromises, ExpertsMayTakeMoreTokensThanMixers) {
     kernels.expert_chunk = expert_chunk;
     kernels.expert_tokens = expert_tokens;
     kernels.blocks_at_once = blocks_at_once;
-    Prefiller prefiller({dims, weights, kernels, pool}, false);
+    Prefiller prefiller({dims, weights, kernels, pool}, kernels.fast_rows);
     CpuSequence sequence(dims, static_cast<int>(ids.size()), KvFormat::f16);
     std::vector<float> last(static_cast<std::size_t>(dims.vocabulary));
     prefiller.run(sequence, ids, last, {});

@@ -1,6 +1,7 @@
 // Packed matrices and quantized rows for tests that compare kernels with each other.
 #pragma once
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -29,6 +30,14 @@ class RandomMatrix {
     packed_.data = bytes_.data();
   }
   const PackedMatrix& packed() const { return packed_; }
+  // One scale and bias everywhere.
+  void set_affine(float scale, float bias) {
+    for (std::size_t end = packed_.group_bytes(); end <= bytes_.size(); end += packed_.group_bytes()) {
+      auto* affine = reinterpret_cast<std::uint16_t*>(bytes_.data() + end - 64);
+      std::fill_n(affine, kLanes, float_to_bf16(scale));
+      std::fill_n(affine + kLanes, kLanes, float_to_bf16(bias));
+    }
+  }
 
  private:
   std::vector<std::byte> bytes_;

@@ -64,7 +64,7 @@ std::vector<TileProducts> all_products() {
   std::vector<TileProducts> all = {testing::plain_tile_products()};
   if (const TileProducts* products = testing::avx512_tile_products()) all.push_back(*products);
   for (const Kernels* kernels : available_kernels()) {
-    if (kernels->fast_rows == RowFormat::bf16)
+    if (kernels->automatic_rows == RowFormat::bf16)
       all.push_back({"amx", kernels->quantize, kernels->matmul, kernels->matmul_past_cache});
   }
   return all;
@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(, TileMatmul, ::testing::ValuesIn(all_products()),
 
 // What this machine lacks is said, not left out in silence.
 TEST(TileMatmulMachine, HasAmx) {
-  if (available_kernels().back()->fast_rows != RowFormat::bf16) {
+  if (available_kernels().back()->automatic_rows != RowFormat::bf16) {
     GTEST_SKIP() << "this machine has no AMX for bf16, or does not grant it";
   }
 }

@@ -41,7 +41,7 @@ Logits run(const Kernels& kernels, int threads, int piece, KvFormat kv = KvForma
   const model::Dimensions& dims = checkpoint->dimensions();
   ThreadPool pool(threads);
   const Weights weights = load_weights(*checkpoint, pool, {});
-  Prefiller prefiller({dims, weights, kernels, pool}, false);
+  Prefiller prefiller({dims, weights, kernels, pool}, kernels.fast_rows);
   CpuSequence sequence(dims, kTokens, kv);
   std::vector<TokenId> ids;
   for (int i = 0; i < kTokens; ++i)

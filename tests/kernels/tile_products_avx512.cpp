@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #include "backend/cpu/body/tile_matmul.hpp"
+#include "backend/cpu/body/wide_matmul.hpp"
+#include "backend/cpu/simd/avx512_wide_words.hpp"
 #include "backend/cpu/simd/avx512_words.hpp"
 #include "backend/cpu/simd/plain_tiles.hpp"
 #endif
@@ -18,6 +20,19 @@ const TileProducts* avx512_tile_products() {
   const bool available = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                          __builtin_cpu_supports("avx512bf16");
+  return available ? &kProducts : nullptr;
+#else
+  return nullptr;
+#endif
+}
+
+const TileProducts* avx512_wide_products() {
+#if defined(__x86_64__)
+  static const TileProducts kProducts{"avx512", &wide::round_row<Avx512WideWords>,
+                                      &wide::matmul<PlainTiles, Avx512WideWords, false>,
+                                      &wide::matmul<PlainTiles, Avx512WideWords, true>};
+  const bool available = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return available ? &kProducts : nullptr;
 #else
   return nullptr;

@@ -26,8 +26,9 @@ class ActivationRows {
       }
       return;
     }
-    const bool exact = format == RowFormat::two_terms;
-    const std::size_t floats = (2 * codes / kGroup * sizeof(float) + 63) / 64 * 64;
+    const bool exact = format == RowFormat::two_terms, wide = format == RowFormat::wide;
+    const std::size_t scales = wide ? (codes + kWideColumns - 1) / kWideColumns : codes / kGroup;
+    const std::size_t floats = ((wide ? 1 : 2) * scales * sizeof(float) + 63) / 64 * 64;
     const std::size_t row_bytes = (exact ? 2 : 1) * codes + floats;
     memory_ = HugeBuffer(row_bytes * rows_.size(), "activations");
     for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -35,7 +36,7 @@ class ActivationRows {
       rows_[i].high = reinterpret_cast<std::int8_t*>(p);
       rows_[i].low = exact ? rows_[i].high + codes : nullptr;
       rows_[i].scales = reinterpret_cast<float*>(p + (exact ? 2 : 1) * codes);
-      rows_[i].sums = rows_[i].scales + codes / kGroup;
+      rows_[i].sums = wide ? nullptr : rows_[i].scales + scales;
     }
   }
 

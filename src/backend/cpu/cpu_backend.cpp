@@ -29,6 +29,18 @@ const model::Dimensions& require_kernels(const model::Dimensions& dims) {
   return dims;
 }
 
+RowFormat prefill_rows(const Kernels& kernels, Activations activations) {
+  switch (activations) {
+    case Activations::exact:
+      return RowFormat::two_terms;
+    case Activations::fast:
+      return kernels.fast_rows;
+    case Activations::automatic:
+      break;
+  }
+  return kernels.automatic_rows;
+}
+
 class CpuBackend final : public backend::Backend {
  public:
   CpuBackend(std::shared_ptr<const checkpoint::Checkpoint> checkpoint, const CpuOptions& options)
@@ -39,7 +51,7 @@ class CpuBackend final : public backend::Backend {
         pool_(options.threads > 0 ? options.threads : available_cores()),
         weights_(load_weights(*checkpoint_, pool_, options.progress)),
         decoder_(context(), options.activations != Activations::fast),
-        prefiller_(context(), options.activations == Activations::exact) {}
+        prefiller_(context(), prefill_rows(kernels_, options.activations)) {}
 
   const model::Dimensions& dimensions() const noexcept override { return dims_; }
 

@@ -137,7 +137,8 @@ class Prefiller {
   // Tokens that pass through a layer's mixer together: their 25 MB of inputs find room in a last-level cache.
   static constexpr int kChunk = 512;
 
-  Prefiller(const Context& context, bool exact);
+  // `format`: of the activations that matrices multiply, but for the router's and the head's.
+  Prefiller(const Context& context, RowFormat format);
   // Appends all tokens, chunk by chunk; logits of the last one.
   void run(CpuSequence& sequence, std::span<const TokenId> tokens, std::span<float> logits,
            const backend::PrefillControl& control);

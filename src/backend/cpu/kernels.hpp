@@ -37,25 +37,33 @@ struct PackedMatrix {
 // the activations out, and decode read such matrices at 41 GB/s where narrower ones gave 57.
 inline constexpr int kPanelColumns = 2048;
 
-// How a row of activations is rounded. One and two terms, per group of 64: x ~ scale * high (fast), or scale
-// * (256 high + low) (exact, 15 bits and a sign). bf16 rounds each value to 8 bits, and the weights too: fast
-// on AMX, where products of bf16 need no scaling group by group.
-enum class RowFormat { one_term, two_terms, bf16 };
+// How a row of activations is rounded. One and two terms, per group of 64: x ~ scale * high, or scale * (256
+// high + low), which has 15 bits and a sign. AMX would need three times as long to scale each group as to
+// multiply it, so it has two more formats, in which weights are rounded too: bf16 rounds each value to 8
+// bits; a wide row has one term per 256 columns, and so have the weights' rows.
+enum class RowFormat { one_term, two_terms, bf16, wide };
+
+// Columns of a wide row that share a scale.
+inline constexpr int kWideGroups = 4, kWideColumns = kWideGroups * kGroup;
 
 // One row of rounded activations. Codes are stored in the chunk order above. `sums` are the sums of the
 // dequantized values, so that the affine bias multiplies exactly what the codes multiply. Of a row in bf16
-// nothing else is there; its values are in the order of tiles (body/tile_operands.hpp).
+// nothing else is there; its values are in the order of tiles (body/tile_operands.hpp). A wide row has no
+// sums, and the columns of each 8 in the order 0, 1, 4, 5, 2, 3, 6, 7.
 struct ActivationRow {
   std::int8_t* high = nullptr;
   std::int8_t* low = nullptr;  // null: one term
-  float* scales = nullptr;     // [groups]
+  float* scales = nullptr;     // [groups], of a wide row [columns / kWideColumns, rounded up]
   float* sums = nullptr;       // [groups]
   std::uint16_t* bf16 = nullptr;
+
+  bool wide() const { return high != nullptr && sums == nullptr; }
 };
 
-// The part of a row from `column` (a multiple of 64) on.
+// The part of a row from `column` (a multiple of 64, of a wide row of kWideColumns) on.
 inline ActivationRow from_column(const ActivationRow& row, int column) {
   if (row.bf16 != nullptr) return {nullptr, nullptr, nullptr, nullptr, row.bf16 + column};
+  if (row.wide()) return {row.high + column, nullptr, row.scales + column / kWideColumns, nullptr, nullptr};
   return {row.high + column, row.low != nullptr ? row.low + column : nullptr, row.scales + column / kGroup,
           row.sums + column / kGroup, nullptr};
 }
@@ -172,12 +180,12 @@ struct Kernels {
   // codes, stay in the second-level cache.
   int expert_chunk = 512, expert_tokens = 64, blocks_at_once = 4, tokens_at_once = 512;
 
-  // What prefill's rows are in `fast`; `exact` and decode have terms. Only a set that names bf16 here takes
-  // rows of it.
-  RowFormat fast_rows = RowFormat::one_term;
+  // What prefill's rows are by default and in `fast`; `exact` and decode have terms. Only a set that names
+  // bf16 or wide rows here takes them.
+  RowFormat automatic_rows = RowFormat::one_term, fast_rows = RowFormat::one_term;
 
-  // Rounds x [columns] (a multiple of 64) into `row`. A non-finite element makes its group's scale NaN, or is
-  // itself in bf16, so that it reaches the logits and is noticed.
+  // Rounds x [columns] (a multiple of 64) into `row`. A non-finite element makes its scale non-finite, or is
+  // itself there in bf16, so that it reaches the logits and is noticed.
   void (*quantize)(const float* x, int columns, const ActivationRow& row) = nullptr;
 
   // out[t * stride + r] = sum_c W[r][c] x_t[c] for the rows r of blocks [begin, end) and all tokens. All rows

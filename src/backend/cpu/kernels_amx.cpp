@@ -1,9 +1,11 @@
-// The CPU kernels for AMX: the matrix products of `fast` prefill in tiles of bf16, everything else as
-// AVX-512.
+// The CPU kernels for AMX: prefill on tiles, by default of bf16, in `fast` of 8-bit integers; `exact` prefill
+// and decode as AVX-512.
 #include "backend/cpu/amx_mixers.hpp"
 #include "backend/cpu/body/tile_matmul.hpp"
+#include "backend/cpu/body/wide_matmul.hpp"
 #include "backend/cpu/kernels.hpp"
 #include "backend/cpu/simd/amx_tiles.hpp"
+#include "backend/cpu/simd/avx512_wide_words.hpp"
 #include "backend/cpu/simd/avx512_words.hpp"
 
 namespace lily::cpu {
@@ -15,6 +17,8 @@ void amx_matmul(const PackedMatrix& matrix, int begin, int end, const Activation
                 float* out, std::ptrdiff_t stride) {
   if (rows[0].bf16 != nullptr) {
     tiled::matmul<AmxTiles, Avx512Words, kPastCache>(matrix, begin, end, rows, tokens, out, stride);
+  } else if (rows[0].wide()) {
+    wide::matmul<AmxTiles, Avx512WideWords, kPastCache>(matrix, begin, end, rows, tokens, out, stride);
   } else {
     const Kernels& base = avx512_kernels();
     (kPastCache ? base.matmul_past_cache : base.matmul)(matrix, begin, end, rows, tokens, out, stride);
@@ -24,6 +28,8 @@ void amx_matmul(const PackedMatrix& matrix, int begin, int end, const Activation
 void amx_quantize(const float* x, int columns, const ActivationRow& row) {
   if (row.bf16 != nullptr) {
     tiled::round_row<Avx512Words>(x, columns, row);
+  } else if (row.wide()) {
+    wide::round_row<Avx512WideWords>(x, columns, row);
   } else {
     avx512_kernels().quantize(x, columns, row);
   }
@@ -56,8 +62,9 @@ double amx_integer_peak(std::int64_t rounds, std::int32_t* sink) {
 const Kernels& amx_kernels() {
   static const Kernels kKernels = [] {
     Kernels kernels = avx512_kernels();
-    kernels.name = "amx-bf16";
-    kernels.fast_rows = RowFormat::bf16;
+    kernels.name = "amx";
+    kernels.automatic_rows = RowFormat::bf16;
+    kernels.fast_rows = RowFormat::wide;
     kernels.quantize = &amx_quantize;
     kernels.matmul = &amx_matmul<false>;
     kernels.matmul_past_cache = &amx_matmul<true>;

@@ -26,11 +26,11 @@ constexpr int kTokenGrain = 8;  // tokens that a thread takes at once in element
 
 }  // namespace
 
-Prefiller::Prefiller(const Context& context, bool exact)
+Prefiller::Prefiller(const Context& context, RowFormat format)
     : context_(context),
       sizes_(scratch_sizes(context)),
-      attention_in_codes_(!exact && context.kernels.attend_codes != nullptr),
-      on_tiles_(!exact && context.kernels.delta_net_heads != nullptr) {
+      attention_in_codes_(format != RowFormat::two_terms && context.kernels.attend_codes != nullptr),
+      on_tiles_(format != RowFormat::two_terms && context.kernels.delta_net_heads != nullptr) {
   const model::Dimensions& dims = context.dims;
   const auto rows = [](int count, int columns) {
     return FloatBuffer(static_cast<std::size_t>(count) * static_cast<std::size_t>(columns));
@@ -49,7 +49,6 @@ Prefiller::Prefiller(const Context& context, bool exact)
   logits_ = rows(1, padded_rows(context.weights.head));
   const int active = dims.experts_per_token + 1;
   slots_ = rows(chunk * active, stride_of(dims.hidden_size));
-  const RowFormat format = exact ? RowFormat::two_terms : context.kernels.fast_rows;
   input_rows_ = ActivationRows(chunk, dims.hidden_size, format);
   // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications.
   router_rows_ = ActivationRows(chunk, dims.hidden_size, RowFormat::two_terms);

@@ -133,9 +133,9 @@ struct FourSums {
   LILY_INLINE void multiply_once(Tiles& tiles, const PairTile& left0, const PairTile& left1,
                                  const PairTile& right0, const PairTile& right1) {
     tiles.template load<4>(left0.words, 64);
-    tiles.template load_once<6>(right0.words);
+    tiles.template load_once<6>(right0.words, 64);
     tiles.template load<5>(left1.words, 64);
-    tiles.template load_once<7>(right1.words);
+    tiles.template load_once<7>(right1.words, 64);
     dots(tiles);
   }
   LILY_INLINE void multiply(Tiles& tiles, const SplitTile& left0, const SplitTile& left1,
@@ -151,16 +151,16 @@ struct FourSums {
   // With left tiles that are not needed again soon.
   LILY_INLINE void multiply_left_once(Tiles& tiles, const SplitTile& left0, const SplitTile& left1,
                                       const SplitTile& right0, const SplitTile& right1) {
-    tiles.template load_once<4>(left0.high.words);
+    tiles.template load_once<4>(left0.high.words, 64);
     tiles.template load<6>(right0.low.words, 64);
-    tiles.template load_once<5>(left1.high.words);
+    tiles.template load_once<5>(left1.high.words, 64);
     tiles.template load<7>(right1.low.words, 64);
     dots(tiles);
     tiles.template load<6>(right0.high.words, 64);
     tiles.template load<7>(right1.high.words, 64);
     dots(tiles);
-    tiles.template load_once<4>(left0.low.words);
-    tiles.template load_once<5>(left1.low.words);
+    tiles.template load_once<4>(left0.low.words, 64);
+    tiles.template load_once<5>(left1.low.words, 64);
     dots(tiles);
   }
 

@@ -4,7 +4,8 @@
 // A class of Tiles has eight tiles of 16 rows x 64 bytes, numbered at compile time:
 //   zero<t>()             t = 0
 //   load<t>(p, stride)    row r of t = 64 bytes at p + r * stride
-//   load_once<t>(p)       rows 64 bytes apart that stay out of the nearest cache
+//   load_once<t>(p, stride)
+//                         the same, and they stay out of the nearest cache
 //   store<t>(p)           the rows of t, one after the other, to p
 //   dot_bf16<c, a, b>()   c[m][n] += sum_k a[m][k] * b[k / 2][2 n + k % 2], c fp32, a and b bf16
 //
@@ -135,7 +136,7 @@ class Product {
                                                            const Unit* units) {
     constexpr int kSlots = kBlocks * kTokens * kTilesPerGroup, kSlot = kStep * kBlocks * kTokens;
     tiles_.template load<4>(weights, 64);
-    tiles_.template load_once<6>(tokens);
+    tiles_.template load_once<6>(tokens, 64);
     tiles_.template dot_bf16<0, 4, 6>();
     unpack_share<kSlot, kSlots, kUnits>(units);
     if constexpr (kBlocks == 2) {
@@ -144,7 +145,7 @@ class Product {
       unpack_share<kSlot + 1, kSlots, kUnits>(units);
     }
     if constexpr (kTokens == 2) {
-      tiles_.template load_once<7>(tokens + space_.token_tile_bytes());
+      tiles_.template load_once<7>(tokens + space_.token_tile_bytes(), 64);
       tiles_.template dot_bf16<kBlocks, 4, 7>();
       unpack_share<kSlot + kBlocks, kSlots, kUnits>(units);
       if constexpr (kBlocks == 2) {

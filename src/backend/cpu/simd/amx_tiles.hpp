@@ -33,11 +33,8 @@ class AmxTiles {
   }
   // Without a place in the nearest cache.
   template <int kTile>
-  void load_once(const void* base) {
-    asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0"
-                 :
-                 : "i"(kTile), "r"(base), "r"(std::ptrdiff_t{64})
-                 : "memory");
+  void load_once(const void* base, std::ptrdiff_t stride) {
+    asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(base), "r"(stride) : "memory");
   }
   template <int kTile>
   void store(void* base) const {
@@ -46,9 +43,9 @@ class AmxTiles {
                  : "i"(kTile), "r"(base), "r"(std::ptrdiff_t{64})
                  : "memory");
   }
-  template <int kSum, int kSigned, int kUnsigned>
+  template <int kSum, int kLeft, int kRight>
   void dot() {
-    asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kSigned), "i"(kUnsigned));
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kLeft), "i"(kRight));
   }
   template <int kSum, int kLeft, int kRight>
   void dot_bf16() {

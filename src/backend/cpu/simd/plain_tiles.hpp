@@ -26,21 +26,20 @@ class PlainTiles {
     }
   }
   template <int kTile>
-  void load_once(const void* base) {
-    load<kTile>(base, kRowBytes);
+  void load_once(const void* base, std::ptrdiff_t stride) {
+    load<kTile>(base, stride);
   }
   template <int kTile>
   void store(void* base) const {
     std::memcpy(base, memory_[kTile], sizeof memory_[kTile]);
   }
-  template <int kSum, int kSigned, int kUnsigned>
+  template <int kSum, int kLeft, int kRight>
   void dot() {
     std::int32_t sums[kRows][kLanes];
-    std::int8_t left[kRows][kRowBytes];
-    std::uint8_t right[kRows][kRowBytes];
+    std::int8_t left[kRows][kRowBytes], right[kRows][kRowBytes];
     std::memcpy(sums, memory_[kSum], sizeof sums);
-    std::memcpy(left, memory_[kSigned], sizeof left);
-    std::memcpy(right, memory_[kUnsigned], sizeof right);
+    std::memcpy(left, memory_[kLeft], sizeof left);
+    std::memcpy(right, memory_[kRight], sizeof right);
     for (int m = 0; m < kRows; ++m) {
       for (int n = 0; n < kLanes; ++n) {
         for (int k = 0; k < kRowBytes; ++k) sums[m][n] += left[m][k] * right[k / 4][4 * n + k % 4];

@@ -1,0 +1,261 @@
+// Packed codes times many rows of activations, both in 8 bits, on matrix tiles, over any Tiles and Words
+// (body/wide_operands.hpp).
+//
+// A class of Tiles has eight tiles of 16 rows x 64 bytes, numbered at compile time:
+//   zero<t>()             t = 0
+//   load<t>(p, stride)    row r of t = 64 bytes at p + r * stride
+//   load_once<t>(p, stride)
+//                         the same, and it stays out of the nearest cache
+//   store<t>(p)           the rows of t, one after the other, to p
+//   dot<c, a, b>()        c[m][n] += sum_k a[m][k] * b[k / 4][4 n + k % 4], c int32, a and b int8
+//
+// Tokens are the left operand: their codes lie as they are, and so do the results. Sums are exact within a
+// slice of columns, in which tokens and rows have one scale each, and are then scaled and added up in fp32 in
+// the order of columns, whatever the number of tokens or their place among others.
+#pragma once
+
+#include <type_traits>
+
+#include "backend/cpu/body/wide_operands.hpp"
+
+namespace {
+
+namespace wide {
+
+template <class Tiles, class Words>
+class Product {
+ public:
+  Product(const PackedMatrix& matrix, int begin, int end, int tokens, bool past_cache)
+      : matrix_(matrix), begin_(begin), end_(end), past_cache_(past_cache), space_(matrix.groups, tokens) {}
+
+  // Up to kPanelTokens tokens.
+  void run(const ActivationRow* rows, int tokens, float* out, std::ptrdiff_t stride) {
+    space_.take(rows, tokens);
+    // The slices of all panels are one sequence; each is unpacked while the one before is multiplied.
+    int turn = 0;
+    unpack_later(begin_, 0, turn);
+    unpacking_.finish();
+    for (int block = begin_; block < end_; block += kPanelBlocks) {
+      const int blocks = std::min(kPanelBlocks, end_ - block);
+      for (int slice = 0; slice < space_.slices(); ++slice) {
+        if (slice + 1 < space_.slices()) {
+          unpack_later(block, slice + 1, turn + 1);
+        } else if (block + blocks < end_) {
+          unpack_later(block + blocks, 0, turn + 1);
+        }
+        if (blocks == 2) {
+          multiply_slice<2>(slice, turn, tokens, out + block * kLanes, stride);
+        } else {
+          multiply_slice<1>(slice, turn, tokens, out + block * kLanes, stride);
+        }
+        unpacking_.finish();
+        ++turn;
+      }
+    }
+    scaling_.finish();
+  }
+
+ private:
+  // The scales of the last slice are still needed while those of the next but one are written.
+  float* scales(int turn) { return scales_[turn % 4]; }
+  void unpack_later(int block, int slice, int turn) {
+    unpacking_.begin(matrix_, matrix_.data + static_cast<std::size_t>(block) * matrix_.block_bytes(),
+                     std::min(kPanelBlocks, end_ - block), slice * kWideGroups, space_.groups(slice),
+                     space_.weights(turn % 2), scales(turn));
+  }
+
+  template <int kBlocks>
+  void multiply_slice(int slice, int turn, int tokens, float* out, std::ptrdiff_t stride) {
+    const int tiles = (tokens + kTileTokens - 1) / kTileTokens;
+    const bool last = slice == space_.slices() - 1;
+    for (int tile = 0; tile < tiles; tile += 2) {
+      const int count = std::min(2, tiles - tile);
+      std::byte* sums = space_.sums(next_sums_);
+      next_sums_ = 1 - next_sums_;
+      const Operands operands{space_.weights(turn % 2), space_.tokens(slice, tile), space_.groups(slice),
+                              sums};
+      if (kBlocks == kPanelBlocks && operands.groups == kWideGroups && unpacking_.in_pieces()) {
+        multiply_full(operands, count, (tiles - tile + 1) / 2);
+      } else {
+        multiply<kBlocks>(operands, count);
+      }
+      scaling_.finish();
+      scaling_.begin(slice == 0, last ? stride : kLanes, last && past_cache_);
+      for (int t = 0; t < count; ++t) {
+        for (int b = 0; b < kBlocks; ++b) {
+          float* before = space_.partial(tile, kBlocks) + (t * kBlocks + b) * kTileTokens * kLanes;
+          const int first = (tile + t) * kTileTokens;
+          scaling_.add({sums + (t * kBlocks + b) * kTileBytes, scales(turn) + b * kLanes,
+                        space_.token_scales(slice, tile + t), before,
+                        last ? out + first * stride + b * kLanes : before,
+                        last ? tokens - first : kTileTokens});
+        }
+      }
+    }
+  }
+
+  struct Operands {
+    const std::byte* weights;
+    TokenTile tokens;
+    int groups;
+    std::byte* sums;
+  };
+
+  // A whole slice of a whole panel by one or two tiles of tokens, `passes` before the next slice is needed.
+  // What can be done beside its products is: scaling the last sums, and unpacking a share of the next slice.
+  void multiply_full(const Operands& operands, int token_tiles, int passes) {
+    const int share = (unpacking_.left() + passes - 1) / passes;
+    const bool scale = scaling_.in_pieces() == token_tiles * kPanelBlocks;
+    if (!scale) scaling_.finish();
+    if (token_tiles == 2) {
+      scale ? multiply_full<2, 2>(operands, share) : multiply_full<2, 0>(operands, share);
+    } else {
+      scale ? multiply_full<1, 1>(operands, share) : multiply_full<1, 0>(operands, share);
+    }
+  }
+  template <int kTokens, int kScaled>
+  void multiply_full(const Operands& operands, int units) {
+    if (units == 8 && unpacking_.left() == 8) {
+      multiply<kTokens, kScaled, 8>(operands);
+    } else if (units > 2 && unpacking_.left() >= 4) {
+      multiply<kTokens, kScaled, 4>(operands);
+    } else if (units > 0 && unpacking_.left() >= 2) {
+      multiply<kTokens, kScaled, 2>(operands);
+    } else {
+      multiply<kTokens, kScaled, 0>(operands);
+    }
+  }
+
+  // Tiles 0 to 3 are sums, 4 and 5 weights, 6 and 7 tokens. A product keeps the tile unit busy for 16 cycles,
+  // in which vectors do their share: they are given it product by product, because few tile instructions are
+  // in flight at a time. Tokens are loaded once in a slice; in the nearest cache they would push out what is
+  // written there (128 tokens of gate and up 824 GOP/s, past it 1,368).
+  template <int kTokens, int kScaled, int kUnits>
+  void multiply(const Operands& operands) {
+    const std::byte* weights = operands.weights;
+    TokenTile tokens = operands.tokens;
+    zero_sums<kPanelBlocks * kTokens>();
+    const Unit* unit = unpacking_.next();
+    for (int g = 0; g < kWideGroups; ++g) {
+      step<kTokens, kScaled, kUnits>(g, weights, tokens, unit);
+      weights += kPanelBlocks * kTileBytes;
+      tokens.codes += tokens.group;
+    }
+    unpacking_.skip(kUnits);
+    scaling_.done();
+    store_sums<kPanelBlocks * kTokens>(operands.sums);
+  }
+  template <int kTokens, int kScaled, int kUnits>
+  inline __attribute__((always_inline)) void step(int g, const std::byte* weights, const TokenTile& tokens,
+                                                  const Unit* units) {
+    constexpr int kProducts = kPanelBlocks * kTokens;
+    // Of two tiles of tokens a sum tile is scaled in a step, of one a half.
+    const auto beside = [&]<int kProduct>(std::integral_constant<int, kProduct>)
+        __attribute__((always_inline)) {
+      if constexpr (kScaled == 2) scaling_.template rows<4>(scaling_[g], 4 * kProduct);
+      if constexpr (kScaled == 1) scaling_.template rows<4>(scaling_[g / 2], g % 2 * 8 + 4 * kProduct);
+      constexpr int kChunks = kUnits * kChunksPerGroup / kWideGroups / kProducts;
+      if constexpr (kUnits >= kWideGroups) {
+        constexpr int kPerStep = kUnits / kWideGroups, kFirst = kProduct * kChunks;
+        unpacking_.template chunks<kChunks>(units[g * kPerStep + kFirst / kChunksPerGroup],
+                                            kFirst % kChunksPerGroup);
+      } else if constexpr (kUnits > 0) {
+        unpacking_.template chunks<kChunks>(units[g / 2], g % 2 * 4 + kProduct * kChunks);
+      }
+    };
+    tiles_.template load<4>(weights, 64);
+    tiles_.template load_once<6>(tokens.codes, tokens.token);
+    tiles_.template dot<0, 6, 4>();
+    beside(std::integral_constant<int, 0>());
+    tiles_.template load<5>(weights + kTileBytes, 64);
+    tiles_.template dot<1, 6, 5>();
+    beside(std::integral_constant<int, 1>());
+    if constexpr (kTokens == 2) {
+      tiles_.template load_once<7>(tokens.codes + tokens.tile, tokens.token);
+      tiles_.template dot<2, 7, 4>();
+      beside(std::integral_constant<int, 2>());
+      tiles_.template dot<3, 7, 5>();
+      beside(std::integral_constant<int, 3>());
+    }
+  }
+
+  // What is not whole, with nothing beside.
+  template <int kBlocks>
+  void multiply(const Operands& operands, int token_tiles) {
+    token_tiles == 2 ? multiply_part<kBlocks, 2>(operands) : multiply_part<kBlocks, 1>(operands);
+  }
+  template <int kBlocks, int kTokens>
+  void multiply_part(const Operands& operands) {
+    const std::byte* weights = operands.weights;
+    TokenTile tokens = operands.tokens;
+    zero_sums<kBlocks * kTokens>();
+    for (int g = 0; g < operands.groups; ++g) {
+      tiles_.template load<4>(weights, 64);
+      tiles_.template load_once<6>(tokens.codes, tokens.token);
+      tiles_.template dot<0, 6, 4>();
+      if constexpr (kTokens == 2) {
+        tiles_.template load_once<7>(tokens.codes + tokens.tile, tokens.token);
+        tiles_.template dot<kBlocks, 7, 4>();
+      }
+      if constexpr (kBlocks == 2) {
+        tiles_.template load<5>(weights + kTileBytes, 64);
+        tiles_.template dot<1, 6, 5>();
+        if constexpr (kTokens == 2) tiles_.template dot<3, 7, 5>();
+      }
+      weights += kBlocks * kTileBytes;
+      tokens.codes += tokens.group;
+    }
+    store_sums<kBlocks * kTokens>(operands.sums);
+  }
+  template <int kCount>
+  inline __attribute__((always_inline)) void zero_sums() {
+    if constexpr (kCount > 0) {
+      zero_sums<kCount - 1>();
+      tiles_.template zero<kCount - 1>();
+    }
+  }
+  template <int kCount>
+  inline __attribute__((always_inline)) void store_sums(std::byte* sums) {
+    if constexpr (kCount > 0) {
+      store_sums<kCount - 1>(sums);
+      tiles_.template store<kCount - 1>(sums + (kCount - 1) * kTileBytes);
+    }
+  }
+
+  const PackedMatrix& matrix_;
+  int begin_, end_;
+  bool past_cache_;
+  Workspace space_;
+  Tiles tiles_;
+  Unpacking<Words> unpacking_;
+  Scaling<Words> scaling_;
+  alignas(64) float scales_[4][kPanelBlocks * kLanes];
+  int next_sums_ = 0;
+};
+
+// Kernels::matmul for wide rows, and with kPastCache Kernels::matmul_past_cache.
+template <class Tiles, class Words, bool kPastCache>
+void matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens, float* out,
+            std::ptrdiff_t stride) {
+  // Only whole lines can go there.
+  const bool past_cache =
+      kPastCache && reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && stride % kLanes == 0;
+  Product<Tiles, Words> product(matrix, begin, end, tokens, past_cache);
+  for (int first = 0; first < tokens; first += kPanelTokens) {
+    product.run(rows + first, std::min(kPanelTokens, tokens - first), out + first * stride, stride);
+  }
+  if (past_cache) Words::fence();
+}
+
+// Kernels::quantize for a wide row.
+template <class Words>
+void round_row(const float* x, int columns, const ActivationRow& row) {
+  for (int first = 0; first < columns; first += lily::cpu::kWideColumns) {
+    row.scales[first / lily::cpu::kWideColumns] =
+        Words::round(x + first, std::min(lily::cpu::kWideColumns, columns - first), row.high + first);
+  }
+}
+
+}  // namespace wide
+
+}  // namespace
