@@ -28,7 +28,7 @@ Kernels without_tiles() {
 Kernels on_tiles() {
   Kernels kernels = without_tiles();
   kernels.delta_net_heads = [](const DeltaNetRun* runs, int heads) {
-    tiled::delta_net_heads<PlainTiles>(runs, heads, generic_kernels().delta_net);
+    tiled::delta_net_heads<PlainTiles, tiled::SplitTile>(runs, heads, generic_kernels().delta_net);
   };
   kernels.attend_group = &tiled::attend_group<PlainTiles>;
   return kernels;

@@ -28,6 +28,7 @@ inline constexpr double kDeltaNetLongRun = 1e-3;
 // lower terms, 2^-18, is left out; products follow each other four times within a chunk (1.8e-5 seen at most;
 // with one term 6e-3).
 inline constexpr double kDeltaNetChunks = 5e-5;
+inline constexpr double kDeltaNetOneTerm = 1e-2;
 
 // Softmax weights carry the exponential's error, values are fp32 sums; relative to the largest value. Keys
 // and values are compared as stored (16 or 8 bit), so storage is not part of it.

@@ -1,4 +1,4 @@
-// DeltaNet and attention of `fast` prefill on the tiles of AMX.
+// DeltaNet and attention of prefill on the tiles of AMX.
 #include "backend/cpu/amx_mixers.hpp"
 
 #include "backend/cpu/simd/amx_tiles.hpp"
@@ -10,7 +10,11 @@
 namespace lily::cpu {
 
 void amx_delta_net_heads(const DeltaNetRun* runs, int heads) {
-  tiled::delta_net_heads<AmxTiles>(runs, heads, avx512_kernels().delta_net);
+  tiled::delta_net_heads<AmxTiles, tiled::SplitTile>(runs, heads, avx512_kernels().delta_net);
+}
+
+void amx_delta_net_heads_fast(const DeltaNetRun* runs, int heads) {
+  tiled::delta_net_heads<AmxTiles, tiled::PairTile>(runs, heads, avx512_kernels().delta_net);
 }
 
 void amx_attend_group(const KvView& kv, int head_dim, const AttentionGroup& group) {

@@ -175,6 +175,7 @@ class Prefiller {
 
   Context context_;
   ScratchSizes sizes_;
+  decltype(Kernels::delta_net_heads) delta_net_heads_;
   bool attention_in_codes_;
   bool on_tiles_;  // DeltaNet and attention
   FloatBuffer hidden_, mixed_, convolved_, inner_, output_, router_, slots_, gates_, queries_,

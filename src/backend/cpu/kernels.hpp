@@ -218,9 +218,11 @@ struct Kernels {
   void (*delta_net)(const DeltaNetRun& run, int block) = nullptr;
   // The same for all value rows of `heads` value heads that share their queries, keys and number of tokens,
   // in chunks of 64 tokens on matrix tiles, a few last ones apart. key_dim and value_dim are multiples of 32.
-  // `fast` prefill uses it; null where there are no tiles. A run cut at multiples of 64 tokens gives the same
-  // bits, cut elsewhere others.
+  // Prefill that is not `exact` uses it; null where there are no tiles. A run cut at multiples of 64 tokens
+  // gives the same bits, cut elsewhere others.
   void (*delta_net_heads)(const DeltaNetRun* runs, int heads) = nullptr;
+  // The same for prefill of wide rows, the factors of products rounded to bf16.
+  void (*delta_net_heads_fast)(const DeltaNetRun* runs, int heads) = nullptr;
 
   // Stores one token's key and value (fp32, head_dim values each) at `position`.
   void (*store_kv)(const KvView& kv, int head_dim, int position, const float* key,

@@ -75,6 +75,7 @@ const Kernels& amx_kernels() {
     kernels.blocks_at_once = 512;
     kernels.tokens_at_once = 256;
     kernels.delta_net_heads = &amx_delta_net_heads;
+    kernels.delta_net_heads_fast = &amx_delta_net_heads_fast;
     kernels.attend_group = &amx_attend_group;
     kernels.integer_peak = &amx_integer_peak;
     return kernels;

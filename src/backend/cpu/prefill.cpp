@@ -29,6 +29,8 @@ constexpr int kTokenGrain = 8;  // tokens that a thread takes at once in element
 Prefiller::Prefiller(const Context& context, RowFormat format)
     : context_(context),
       sizes_(scratch_sizes(context)),
+      delta_net_heads_(format == RowFormat::wide ? context.kernels.delta_net_heads_fast
+                                                 : context.kernels.delta_net_heads),
       attention_in_codes_(format != RowFormat::two_terms && context.kernels.attend_codes != nullptr),
       on_tiles_(format != RowFormat::two_terms && context.kernels.delta_net_heads != nullptr) {
   const model::Dimensions& dims = context.dims;
@@ -286,7 +288,7 @@ void Prefiller::delta_net(const LayerWeights& layer, CpuSequence& sequence, int 
                                    runs.clear();
                                    for (int i = 0; i < together; ++i)
                                      runs.push_back(run_of(static_cast<int>(unit) * together + i));
-                                   kernels.delta_net_heads(runs.data(), together);
+                                   delta_net_heads_(runs.data(), together);
                                  }
                                });
   } else {

@@ -97,6 +97,11 @@ LILY_INLINE void transpose(const PairTile& from, PairTile& to) {
   }
 }
 
+LILY_INLINE void transpose(const SplitTile& from, SplitTile& to) {
+  transpose(from.high, to.high);
+  transpose(from.low, to.low);
+}
+
 // Four sums in tiles 0 to 3, [row of tiles][column of tiles], of products of two tiles by two. A sum is used
 // again only after three others, because a product takes as long as 3.3 to end.
 template <class Tiles>
@@ -149,6 +154,14 @@ struct FourSums {
     dots(tiles);
   }
   // With left tiles that are not needed again soon.
+  LILY_INLINE void multiply_left_once(Tiles& tiles, const PairTile& left0, const PairTile& left1,
+                                      const PairTile& right0, const PairTile& right1) {
+    tiles.template load_once<4>(left0.words, 64);
+    tiles.template load<6>(right0.words, 64);
+    tiles.template load_once<5>(left1.words, 64);
+    tiles.template load<7>(right1.words, 64);
+    dots(tiles);
+  }
   LILY_INLINE void multiply_left_once(Tiles& tiles, const SplitTile& left0, const SplitTile& left1,
                                       const SplitTile& right0, const SplitTile& right1) {
     tiles.template load_once<4>(left0.high.words, 64);

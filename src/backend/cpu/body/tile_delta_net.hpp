@@ -1,4 +1,5 @@
-// The gated delta rule in chunks of 64 tokens on matrix tiles, over any Simd and any Tiles.
+// The gated delta rule in chunks of 64 tokens on matrix tiles, over any Simd and any Tiles. The factors of
+// products are tiles of one bf16 term or of two (body/split_tiles.hpp).
 //
 // A chunk is two parts of 32 tokens, as many as one product adds up. Parts are solved one after the other; M
 // is turned into tiles and written once for both. The next chunk's rows, which lie kilobytes apart, are asked
@@ -26,16 +27,16 @@ constexpr int kChunkTokens = kParts * kPartTokens;
 
 // What the value heads of a key head share of a chunk, and what one of them needs besides. Rows that a short
 // part lacks are zeros that decay nothing.
-template <class Tiles>
+template <class Tiles, class Factor>
 class DeltaChunk {
  public:
   DeltaChunk(int key_dim, int value_dim) : key_dim_(key_dim), value_dim_(value_dim), steps_(key_dim / 32) {
     const std::size_t widest = static_cast<std::size_t>(std::max(key_dim, value_dim)) * sizeof(float);
     const auto tiles = static_cast<std::size_t>(2 * steps_);
     std::int8_t* memory =
-        lily::cpu::tile_scratch(sizeof(Fixed) + widest + tiles * (4 * kParts + 2) * sizeof(SplitTile));
+        lily::cpu::tile_scratch(sizeof(Fixed) + widest + tiles * (4 * kParts + 2) * sizeof(Factor));
     fixed_ = reinterpret_cast<Fixed*>(memory);
-    auto* next = reinterpret_cast<SplitTile*>(memory + sizeof(Fixed));
+    auto* next = reinterpret_cast<Factor*>(memory + sizeof(Fixed));
     for (Rows& rows : rows_) {
       rows.keys = next;
       rows.queries = next + tiles;
@@ -43,7 +44,7 @@ class DeltaChunk {
       rows.turned_keys = next + 3 * tiles;
       next += 4 * tiles;
     }
-    for (SplitTile*& state : state_) {
+    for (Factor*& state : state_) {
       state = next;
       next += tiles;
     }
@@ -97,15 +98,15 @@ class DeltaChunk {
     // Of a part: -(strictly lower part of diag(beta) (K K^T * D)), and rows of (I + A)^-1.
     float lower[kPartTokens][kPartTokens], inverse_rows[kPartTokens][kPartTokens];
     // [tile of rows]. What lies left of a part's own columns in -A, and lower(Q K^T * D).
-    SplitTile inverse[kParts][2], earlier[kParts][kParts][2], weights[kParts][kParts][2];
+    Factor inverse[kParts][2], earlier[kParts][kParts][2], weights[kParts][kParts][2];
     float decay[kChunkTokens], minus_beta_decay[kChunkTokens], beta[kChunkTokens], decay_to_end[kChunkTokens];
     Sums keys_of_state[kParts], queries_of_state[kParts], solved, subtracted, weighed[kParts];
     // [tile of columns]
-    SplitTile residual[2], errors[kParts][2], decayed_errors[kParts][2];
+    Factor residual[2], errors[kParts][2], decayed_errors[kParts][2];
   };
   // Of a part: [step][tile of rows], turned_keys [tile of keys].
   struct Rows {
-    SplitTile *keys, *queries, *key_columns, *turned_keys;
+    Factor *keys, *queries, *key_columns, *turned_keys;
   };
   using Four = FourSums<Tiles>;
 
@@ -141,17 +142,15 @@ class DeltaChunk {
       }
     }
     for (int i = 0; i < 2 * steps_; ++i) {
-      transpose(rows.keys[i].high, rows.key_columns[i].high);
-      transpose(rows.keys[i].low, rows.key_columns[i].low);
-      transpose(rows.turned_keys[i].high, rows.turned_keys[i].high);
-      transpose(rows.turned_keys[i].low, rows.turned_keys[i].low);
+      transpose(rows.keys[i], rows.key_columns[i]);
+      transpose(rows.turned_keys[i], rows.turned_keys[i]);
     }
   }
 
   void store(Sums& sums) { Four::store(tiles_, sums[0][0], sums[0][1], sums[1][0], sums[1][1]); }
 
   // `rows` times the keys.
-  void multiply_rows(const SplitTile* rows, const SplitTile* columns, Sums& sums) {
+  void multiply_rows(const Factor* rows, const Factor* columns, Sums& sums) {
     Four::zero(tiles_);
     for (int s = 0; s < steps_; ++s)
       Four::multiply(tiles_, rows[2 * s], rows[2 * s + 1], columns[2 * s], columns[2 * s + 1]);
@@ -221,7 +220,7 @@ class DeltaChunk {
   // M of two blocks of 16 value rows as tiles, [column of tiles][step], and decayed.
   void take_state(int v) {
     const F decay = Simd::set1(last_decay_);
-    SplitTile* tile = state_[v % 2];
+    Factor* tile = state_[v % 2];
     for (int column = 0; column < 2; ++column) {
       float* rows = state_block(2 * v + column);
       for (int s = 0; s < steps_; ++s, ++tile, rows += kTileFloats) {
@@ -236,8 +235,8 @@ class DeltaChunk {
   }
 
   // K M, Q M.
-  void project(const SplitTile* rows, int v, Sums& sums) {
-    const SplitTile *left = state_[v % 2], *right = left + steps_;
+  void project(const Factor* rows, int v, Sums& sums) {
+    const Factor *left = state_[v % 2], *right = left + steps_;
     Four::zero(tiles_);
     for (int s = 0; s < steps_; ++s)
       Four::multiply_left_once(tiles_, rows[2 * s], rows[2 * s + 1], left[s], right[s]);
@@ -312,7 +311,7 @@ class DeltaChunk {
     for (int s = 0; s < steps_; ++s) {
       Four::load(tiles_, left, right, left + kTileFloats, right + kTileFloats);
       for (int p = 0; p < parts_; ++p) {
-        const SplitTile* keys = rows_[p].turned_keys + 2 * s;
+        const Factor* keys = rows_[p].turned_keys + 2 * s;
         Four::multiply_left_once(tiles_, keys[0], keys[1], f.decayed_errors[p][0], f.decayed_errors[p][1]);
       }
       Four::store(tiles_, left, right, left + kTileFloats, right + kTileFloats);
@@ -346,20 +345,21 @@ class DeltaChunk {
   const DeltaNetRun* run_ = nullptr;
   Fixed* fixed_;
   Rows rows_[kParts];
-  SplitTile* state_[2];
+  Factor* state_[2];
   float* zeros_;
 };
 
 // A part takes as long as some ten tokens one by one.
 constexpr int kFewestPartTokens = 12;
 
-// Kernels::delta_net_heads; `one_by_one` is Kernels::delta_net.
-template <class Tiles>
+// Kernels::delta_net_heads with Factor = SplitTile, delta_net_heads_fast with PairTile; `one_by_one` is
+// Kernels::delta_net.
+template <class Tiles, class Factor>
 void delta_net_heads(const DeltaNetRun* runs, int heads, void (*one_by_one)(const DeltaNetRun&, int)) {
   const int tokens = runs->tokens, rest = tokens % kPartTokens;
   const int in_chunks = rest < kFewestPartTokens ? tokens - rest : tokens;
   if (in_chunks > 0) {
-    DeltaChunk<Tiles> chunk(runs->key_dim, runs->value_dim);
+    DeltaChunk<Tiles, Factor> chunk(runs->key_dim, runs->value_dim);
     for (int first = 0; first < in_chunks; first += kChunkTokens) {
       chunk.take_keys(*runs, first, std::min(kChunkTokens, in_chunks - first));
       for (int h = 0; h < heads; ++h) chunk.run_head(runs[h]);
