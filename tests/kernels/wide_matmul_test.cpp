@@ -35,16 +35,6 @@ double weight(const PackedMatrix& matrix, int row, int column) {
   return static_cast<double>(bf16_to_float(affine[lane])) * code + bf16_to_float(affine[kLanes + lane]);
 }
 
-// The largest magnitude of `values` in each kWideColumns of them.
-template <class Values>
-double largest_around(const Values& value, int column, int columns) {
-  const int first = column / kWideColumns * kWideColumns;
-  double largest = 0;
-  for (int c = first; c < std::min(columns, first + kWideColumns); ++c)
-    largest = std::max(largest, std::fabs(value(c)));
-  return largest;
-}
-
 class Inputs {
  public:
   Inputs(const TileProducts& products, int tokens, int columns)
@@ -105,14 +95,19 @@ class WideMatmul : public ::testing::TestWithParam<TileProducts> {
     ASSERT_EQ(found, same);
     for (int t = 0; t < tokens; t += 1 + tokens / 3) {
       for (int r = 0; r < matrix.rows; r += 1 + matrix.rows / 20) {
-        const auto w = [&](int c) { return weight(matrix, r, c); };
-        const auto x = [&](int c) { return static_cast<double>(inputs.row(t)[c]); };
         double exact = 0, variance = 0;
-        for (int c = 0; c < columns; ++c) {
-          exact += w(c) * x(c);
-          const double dw = tolerance::kWideWeight * largest_around(w, c, columns),
-                       dx = tolerance::kWideActivation * largest_around(x, c, columns);
-          variance += w(c) * w(c) * dx * dx + x(c) * x(c) * dw * dw + dw * dw * dx * dx;
+        for (int first = 0; first < columns; first += kWideColumns) {
+          const int end = std::min(columns, first + kWideColumns);
+          double dw = 0, dx = 0;
+          for (int c = first; c < end; ++c) {
+            dw = std::max(dw, tolerance::kWideWeight * std::fabs(weight(matrix, r, c)));
+            dx = std::max(dx, tolerance::kWideActivation * std::fabs(inputs.row(t)[c]));
+          }
+          for (int c = first; c < end; ++c) {
+            const double w = weight(matrix, r, c), x = inputs.row(t)[c];
+            exact += w * x;
+            variance += w * w * dx * dx + x * x * dw * dw + dw * dw * dx * dx;
+          }
         }
         const double value = found[static_cast<std::size_t>(t * stride + r)];
         ASSERT_NEAR(value, exact, tolerance::kDeviations * std::sqrt(variance))
