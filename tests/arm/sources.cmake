@@ -16,5 +16,4 @@ set(LILY_ARM_SOURCES
   tests/kernels/routing_test.cpp
   tests/kernels/tile_matmul_test.cpp
   tests/kernels/tile_products.cpp
-  tests/kernels/tile_products_avx512.cpp
-  tests/kernels/wide_matmul_test.cpp)
+  tests/kernels/tile_products_avx512.cpp)

@@ -1,10 +1,11 @@
-// The matrix product in bf16 tiles against fp64, with the tiles in plain C++ and, where there is AMX, on it:
-// operands of AVX-512 and tiles of AMX give the bits of plain ones.
+// The matrix products on tiles, of bf16 and of 8-bit integers, against fp64, with the tiles in plain C++ and,
+// where there is AMX, on it: operands of AVX-512 and tiles of AMX give the bits of plain ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <random>
 
 #include "backend/cpu/activations.hpp"
 #include "backend/cpu/select.hpp"
@@ -40,7 +41,7 @@ double rounded(double x) { return bf16_to_float(float_to_bf16(static_cast<float>
 class Inputs {
  public:
   Inputs(const TileProducts& products, int tokens, int columns)
-      : columns_(columns), memory_(tokens + 2, columns, RowFormat::bf16) {
+      : columns_(columns), memory_(tokens + 2, columns, products.format) {
     std::mt19937 random(20261130);
     std::normal_distribution<float> normal;
     for (int t = 0; t < tokens; ++t) {
@@ -61,14 +62,23 @@ class Inputs {
 };
 
 std::vector<TileProducts> all_products() {
-  std::vector<TileProducts> all = {testing::plain_tile_products()};
-  if (const TileProducts* products = testing::avx512_tile_products()) all.push_back(*products);
+  std::vector<TileProducts> all = testing::plain_tile_products();
+  for (const TileProducts& products : testing::avx512_tile_products()) all.push_back(products);
   for (const Kernels* kernels : available_kernels()) {
-    if (kernels->automatic_rows == RowFormat::bf16)
-      all.push_back({"amx", kernels->quantize, kernels->matmul, kernels->matmul_past_cache});
+    const auto add = [&](const char* name, RowFormat format) {
+      all.push_back({name, format, kernels->quantize, kernels->matmul, kernels->matmul_past_cache});
+    };
+    if (kernels->automatic_rows == RowFormat::bf16) add("bf16_amx", RowFormat::bf16);
+    if (kernels->fast_rows == RowFormat::wide) add("wide_amx", RowFormat::wide);
   }
   return all;
 }
+std::vector<TileProducts> products_of(RowFormat format) {
+  std::vector<TileProducts> all = all_products();
+  std::erase_if(all, [&](const TileProducts& products) { return products.format != format; });
+  return all;
+}
+std::string name_of(const ::testing::TestParamInfo<TileProducts>& tested) { return tested.param.name; }
 
 class TileMatmul : public ::testing::TestWithParam<TileProducts> {
  protected:
@@ -89,7 +99,7 @@ class TileMatmul : public ::testing::TestWithParam<TileProducts> {
     const Inputs inputs(GetParam(), tokens, columns);
     const std::vector<float> found =
         product(GetParam(), matrix, 0, matrix.blocks(), inputs.data(), tokens, stride);
-    const TileProducts plain = testing::plain_tile_products();
+    const TileProducts plain = products_of(GetParam().format).front();
     const Inputs plain_inputs(plain, tokens, columns);
     // Equal everywhere, also in what lies between the rows and must stay.
     const std::vector<float> same =
@@ -97,20 +107,49 @@ class TileMatmul : public ::testing::TestWithParam<TileProducts> {
     ASSERT_EQ(found, same);
     for (int t = 0; t < tokens; t += 1 + tokens / 3) {
       for (int r = 0; r < matrix.rows; r += 1 + matrix.rows / 20) {
-        double as_rounded = 0, exact = 0, magnitude = 0;
-        for (int c = 0; c < columns; ++c) {
-          const double w = weight(matrix, r, c), x = inputs.row(t)[c];
-          as_rounded += rounded(w) * rounded(x);
-          exact += w * x;
-          magnitude += std::fabs(w * x);
-        }
-        const double value = found[static_cast<std::size_t>(t * stride + r)];
-        ASSERT_NEAR(value, as_rounded, tolerance::kSum * magnitude) << "token " << t << ", row " << r;
-        ASSERT_NEAR(value, exact, tolerance::kBf16Product * magnitude) << "token " << t << ", row " << r;
+        SCOPED_TRACE(::testing::Message() << "token " << t << ", row " << r);
+        const auto weight_of = [&](int c) { return weight(matrix, r, c); };
+        const float value = found[static_cast<std::size_t>(t * stride + r)];
+        ASSERT_NO_FATAL_FAILURE(GetParam().format == RowFormat::bf16
+                                    ? expect_of_bf16(value, weight_of, inputs.row(t), columns)
+                                    : expect_of_wide(value, weight_of, inputs.row(t), columns));
       }
     }
   }
+
+ private:
+  template <class Weight>
+  static void expect_of_bf16(double value, const Weight& weight_of, const float* row, int columns) {
+    double as_rounded = 0, exact = 0, magnitude = 0;
+    for (int c = 0; c < columns; ++c) {
+      const double w = weight_of(c), x = row[c];
+      as_rounded += rounded(w) * rounded(x);
+      exact += w * x;
+      magnitude += std::fabs(w * x);
+    }
+    ASSERT_NEAR(value, as_rounded, tolerance::kSum * magnitude);
+    ASSERT_NEAR(value, exact, tolerance::kBf16Product * magnitude);
+  }
+  template <class Weight>
+  static void expect_of_wide(double value, const Weight& weight_of, const float* row, int columns) {
+    double exact = 0, variance = 0;
+    for (int first = 0; first < columns; first += kWideColumns) {
+      const int end = std::min(columns, first + kWideColumns);
+      double dw = 0, dx = 0;
+      for (int c = first; c < end; ++c) {
+        dw = std::max(dw, tolerance::kWideWeight * std::fabs(weight_of(c)));
+        dx = std::max<double>(dx, tolerance::kWideActivation * std::fabs(row[c]));
+      }
+      for (int c = first; c < end; ++c) {
+        const double w = weight_of(c), x = row[c];
+        exact += w * x;
+        variance += w * w * dx * dx + x * x * dw * dw + dw * dw * dx * dx;
+      }
+    }
+    ASSERT_NEAR(value, exact, tolerance::kDeviations * std::sqrt(variance));
+  }
 };
+class WideMatmul : public TileMatmul {};
 
 TEST_P(TileMatmul, EveryShape) {
   for (const int planes : {1, 2}) {
@@ -139,6 +178,22 @@ TEST_P(TileMatmul, ResultsAreTheSamePastTheCaches) {
     auto* out = reinterpret_cast<float*>(memory.data()) + offset;
     GetParam().matmul_past_cache(matrix.packed(), 0, 5, inputs.data(), kTokens, out, kRows);
     EXPECT_TRUE(std::equal(usual.begin(), usual.end(), out)) << offset;
+  }
+}
+
+// Wide rows that are evenly spaced are not copied.
+TEST_P(TileMatmul, RowsInPlaceAreTheSame) {
+  constexpr int kTokens = 288;
+  for (const int columns : {64, 256, 576}) {
+    const RandomMatrix matrix(48, columns, 1);
+    const Inputs inputs(GetParam(), kTokens, columns);
+    ActivationRows even(kTokens, columns, GetParam().format);
+    for (int t = 0; t < kTokens; ++t) GetParam().quantize(inputs.row(t), columns, even[t]);
+    for (const int tokens : {16, 32, 48, 256, 288}) {
+      EXPECT_EQ(product(GetParam(), matrix.packed(), 0, 3, even.data(), tokens, 48),
+                product(GetParam(), matrix.packed(), 0, 3, inputs.data(), tokens, 48))
+          << columns << " columns, " << tokens << " tokens";
+    }
   }
 }
 
@@ -174,7 +229,7 @@ TEST_P(TileMatmul, ARangeOfBlocksWritesOnlyItsRows) {
 TEST_P(TileMatmul, AnythingNotFiniteReachesTheProduct) {
   const RandomMatrix matrix(16, 128, 1);
   for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
-    ActivationRows rows(3, 128, RowFormat::bf16);
+    ActivationRows rows(3, 128, GetParam().format);
     std::vector<float> x(128, 0.5F);
     for (int t = 0; t < 3; ++t) {
       x[77] = t == 1 ? bad : 0.5F;
@@ -187,19 +242,50 @@ TEST_P(TileMatmul, AnythingNotFiniteReachesTheProduct) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, TileMatmul, ::testing::ValuesIn(all_products()),
-                         [](const auto& tested) { return std::string(tested.param.name); });
+// Weights of whole steps, and activations of them: nothing is rounded but the sums.
+TEST_P(WideMatmul, WhatFitsEightBitsIsExact) {
+  constexpr int kRows = 48, kColumns = 576, kTokens = 40;
+  RandomMatrix matrix(kRows, kColumns, 1);
+  matrix.set_affine(0.25F, -126.0F / 64);
+  std::mt19937 random(7);
+  ActivationRows rows(kTokens, kColumns, RowFormat::wide);
+  std::vector<std::vector<float>> x(kTokens, std::vector<float>(kColumns));
+  for (int t = 0; t < kTokens; ++t) {
+    for (float& value : x[static_cast<std::size_t>(t)])
+      value = static_cast<float>(static_cast<int>(random() % 255) - 127);
+    for (int c = 5; c < kColumns; c += kWideColumns)
+      x[static_cast<std::size_t>(t)][static_cast<std::size_t>(c)] = 127;
+    GetParam().quantize(x[static_cast<std::size_t>(t)].data(), kColumns, rows[t]);
+  }
+  const std::vector<float> found = product(GetParam(), matrix.packed(), 0, 3, rows.data(), kTokens, kRows);
+  for (int t = 0; t < kTokens; ++t) {
+    for (int r = 0; r < kRows; ++r) {
+      double exact = 0, magnitude = 0;
+      for (int c = 0; c < kColumns; ++c) {
+        const double term =
+            weight(matrix.packed(), r, c) * x[static_cast<std::size_t>(t)][static_cast<std::size_t>(c)];
+        exact += term;
+        magnitude += std::fabs(term);
+      }
+      ASSERT_NEAR(found[static_cast<std::size_t>(t * kRows + r)], exact, tolerance::kSum * magnitude)
+          << "token " << t << ", row " << r;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, TileMatmul, ::testing::ValuesIn(all_products()), name_of);
+INSTANTIATE_TEST_SUITE_P(, WideMatmul, ::testing::ValuesIn(products_of(RowFormat::wide)), name_of);
 
 // What this machine lacks is said, not left out in silence.
 TEST(TileMatmulMachine, HasAmx) {
-  if (available_kernels().back()->automatic_rows != RowFormat::bf16) {
-    GTEST_SKIP() << "this machine has no AMX for bf16, or does not grant it";
+  if (available_kernels().back()->fast_rows != RowFormat::wide) {
+    GTEST_SKIP() << "this machine has no AMX, or does not grant it";
   }
 }
 
 TEST(TileMatmulMachine, HasAvx512WithBf16) {
-  if (testing::avx512_tile_products() == nullptr) {
-    GTEST_SKIP() << "this machine has no AVX-512 with conversions to bf16";
+  if (testing::avx512_tile_products().size() < testing::plain_tile_products().size()) {
+    GTEST_SKIP() << "this machine has no AVX-512, or none with conversions to bf16";
   }
 }
 

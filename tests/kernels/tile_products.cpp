@@ -9,14 +9,12 @@
 
 namespace lily::cpu::testing {
 
-TileProducts plain_tile_products() {
-  return {"plain", &tiled::round_row<PlainWords>, &tiled::matmul<PlainTiles, PlainWords, false>,
-          &tiled::matmul<PlainTiles, PlainWords, true>};
-}
-
-TileProducts plain_wide_products() {
-  return {"plain", &wide::round_row<PlainWideWords>, &wide::matmul<PlainTiles, PlainWideWords, false>,
-          &wide::matmul<PlainTiles, PlainWideWords, true>};
+std::vector<TileProducts> plain_tile_products() {
+  return {
+      {"bf16_plain", RowFormat::bf16, &tiled::round_row<PlainWords>,
+       &tiled::matmul<PlainTiles, PlainWords, false>, &tiled::matmul<PlainTiles, PlainWords, true>},
+      {"wide_plain", RowFormat::wide, &wide::round_row<PlainWideWords>,
+       &wide::matmul<PlainTiles, PlainWideWords, false>, &wide::matmul<PlainTiles, PlainWideWords, true>}};
 }
 
 }  // namespace lily::cpu::testing

@@ -12,31 +12,22 @@
 
 namespace lily::cpu::testing {
 
-const TileProducts* avx512_tile_products() {
+std::vector<TileProducts> avx512_tile_products() {
+  std::vector<TileProducts> all;
 #if defined(__x86_64__)
-  static const TileProducts kProducts{"avx512", &tiled::round_row<Avx512Words>,
-                                      &tiled::matmul<PlainTiles, Avx512Words, false>,
-                                      &tiled::matmul<PlainTiles, Avx512Words, true>};
-  const bool available = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                         __builtin_cpu_supports("avx512bf16");
-  return available ? &kProducts : nullptr;
-#else
-  return nullptr;
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
+    return all;
+  }
+  all.push_back({"wide_avx512", RowFormat::wide, &wide::round_row<Avx512WideWords>,
+                 &wide::matmul<PlainTiles, Avx512WideWords, false>,
+                 &wide::matmul<PlainTiles, Avx512WideWords, true>});
+  if (!__builtin_cpu_supports("avx512bf16")) return all;
+  all.push_back({"bf16_avx512", RowFormat::bf16, &tiled::round_row<Avx512Words>,
+                 &tiled::matmul<PlainTiles, Avx512Words, false>,
+                 &tiled::matmul<PlainTiles, Avx512Words, true>});
 #endif
-}
-
-const TileProducts* avx512_wide_products() {
-#if defined(__x86_64__)
-  static const TileProducts kProducts{"avx512", &wide::round_row<Avx512WideWords>,
-                                      &wide::matmul<PlainTiles, Avx512WideWords, false>,
-                                      &wide::matmul<PlainTiles, Avx512WideWords, true>};
-  const bool available = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return available ? &kProducts : nullptr;
-#else
-  return nullptr;
-#endif
+  return all;
 }
 
 }  // namespace lily::cpu::testing
