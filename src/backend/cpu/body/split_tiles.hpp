@@ -102,6 +102,8 @@ LILY_INLINE void transpose(const SplitTile& from, SplitTile& to) {
   transpose(from.low, to.low);
 }
 
+enum class Once { neither, left, right };
+
 // Four sums in tiles 0 to 3, [row of tiles][column of tiles], of products of two tiles by two. A sum is used
 // again only after three others, because a product takes as long as 3.3 to end.
 template <class Tiles>
@@ -126,58 +128,37 @@ struct FourSums {
     tiles.template store<2>(s10);
     tiles.template store<3>(s11);
   }
+  // `kOnce`: the factor that is not needed again soon and stays out of the nearest cache.
+  template <Once kOnce = Once::neither>
   LILY_INLINE void multiply(Tiles& tiles, const PairTile& left0, const PairTile& left1,
                             const PairTile& right0, const PairTile& right1) {
-    tiles.template load<4>(left0.words, 64);
-    tiles.template load<6>(right0.words, 64);
-    tiles.template load<5>(left1.words, 64);
-    tiles.template load<7>(right1.words, 64);
+    load_factor<4, kOnce == Once::left>(tiles, left0);
+    load_factor<6, kOnce == Once::right>(tiles, right0);
+    load_factor<5, kOnce == Once::left>(tiles, left1);
+    load_factor<7, kOnce == Once::right>(tiles, right1);
     dots(tiles);
   }
-  // With right tiles that are needed once, or not soon again.
-  LILY_INLINE void multiply_once(Tiles& tiles, const PairTile& left0, const PairTile& left1,
-                                 const PairTile& right0, const PairTile& right1) {
-    tiles.template load<4>(left0.words, 64);
-    tiles.template load_once<6>(right0.words, 64);
-    tiles.template load<5>(left1.words, 64);
-    tiles.template load_once<7>(right1.words, 64);
-    dots(tiles);
-  }
+  template <Once kOnce = Once::neither>
   LILY_INLINE void multiply(Tiles& tiles, const SplitTile& left0, const SplitTile& left1,
                             const SplitTile& right0, const SplitTile& right1) {
-    multiply(tiles, left0.high, left1.high, right0.low, right1.low);
-    tiles.template load<6>(right0.high.words, 64);
-    tiles.template load<7>(right1.high.words, 64);
+    multiply<kOnce>(tiles, left0.high, left1.high, right0.low, right1.low);
+    load_factor<6, kOnce == Once::right>(tiles, right0.high);
+    load_factor<7, kOnce == Once::right>(tiles, right1.high);
     dots(tiles);
-    tiles.template load<4>(left0.low.words, 64);
-    tiles.template load<5>(left1.low.words, 64);
-    dots(tiles);
-  }
-  // With left tiles that are not needed again soon.
-  LILY_INLINE void multiply_left_once(Tiles& tiles, const PairTile& left0, const PairTile& left1,
-                                      const PairTile& right0, const PairTile& right1) {
-    tiles.template load_once<4>(left0.words, 64);
-    tiles.template load<6>(right0.words, 64);
-    tiles.template load_once<5>(left1.words, 64);
-    tiles.template load<7>(right1.words, 64);
-    dots(tiles);
-  }
-  LILY_INLINE void multiply_left_once(Tiles& tiles, const SplitTile& left0, const SplitTile& left1,
-                                      const SplitTile& right0, const SplitTile& right1) {
-    tiles.template load_once<4>(left0.high.words, 64);
-    tiles.template load<6>(right0.low.words, 64);
-    tiles.template load_once<5>(left1.high.words, 64);
-    tiles.template load<7>(right1.low.words, 64);
-    dots(tiles);
-    tiles.template load<6>(right0.high.words, 64);
-    tiles.template load<7>(right1.high.words, 64);
-    dots(tiles);
-    tiles.template load_once<4>(left0.low.words, 64);
-    tiles.template load_once<5>(left1.low.words, 64);
+    load_factor<4, kOnce == Once::left>(tiles, left0.low);
+    load_factor<5, kOnce == Once::left>(tiles, left1.low);
     dots(tiles);
   }
 
  private:
+  template <int kTile, bool kOnce>
+  LILY_INLINE void load_factor(Tiles& tiles, const PairTile& factor) {
+    if constexpr (kOnce) {
+      tiles.template load_once<kTile>(factor.words, 64);
+    } else {
+      tiles.template load<kTile>(factor.words, 64);
+    }
+  }
   LILY_INLINE void dots(Tiles& tiles) {
     tiles.template dot_bf16<0, 4, 6>();
     tiles.template dot_bf16<1, 4, 7>();

@@ -222,7 +222,7 @@ class GroupAttention {
       const PairTile *right0 = keys_ + 2 * c * steps_, *right1 = right0 + steps_;
       FourSums<Tiles>::zero(tiles_);
       for (int s = 0; s < steps_; ++s) {
-        FourSums<Tiles>::multiply_once(tiles_, left0[s], left1[s], right0[s], right1[s]);
+        FourSums<Tiles>::template multiply<Once::right>(tiles_, left0[s], left1[s], right0[s], right1[s]);
         if (s % 2 == 1) beside(c * steps_ + s, columns * steps_);
       }
       FourSums<Tiles>::store(tiles_, scores[0][2 * c], scores[0][2 * c + 1], scores[1][2 * c],
@@ -289,7 +289,8 @@ class GroupAttention {
       float* sums = sum_of(32 * pair, 32 * d);
       FourSums<Tiles>::load(tiles_, sums, sums + kTileFloats, sums + 2 * kTileFloats, sums + 3 * kTileFloats);
       for (int c = 0; c < columns; ++c) {
-        FourSums<Tiles>::multiply_once(tiles_, weights[0][c], weights[1][c], right0[c], right1[c]);
+        FourSums<Tiles>::template multiply<Once::right>(tiles_, weights[0][c], weights[1][c], right0[c],
+                                                        right1[c]);
         if (c % 2 == 1 || c + 1 == columns) beside(d * columns + c, steps_ * columns);
       }
       FourSums<Tiles>::store(tiles_, sums, sums + kTileFloats, sums + 2 * kTileFloats,

@@ -239,7 +239,7 @@ class DeltaChunk {
     const Factor *left = state_[v % 2], *right = left + steps_;
     Four::zero(tiles_);
     for (int s = 0; s < steps_; ++s)
-      Four::multiply_left_once(tiles_, rows[2 * s], rows[2 * s + 1], left[s], right[s]);
+      Four::template multiply<Once::left>(tiles_, rows[2 * s], rows[2 * s + 1], left[s], right[s]);
     store(sums);
   }
 
@@ -312,7 +312,8 @@ class DeltaChunk {
       Four::load(tiles_, left, right, left + kTileFloats, right + kTileFloats);
       for (int p = 0; p < parts_; ++p) {
         const Factor* keys = rows_[p].turned_keys + 2 * s;
-        Four::multiply_left_once(tiles_, keys[0], keys[1], f.decayed_errors[p][0], f.decayed_errors[p][1]);
+        Four::template multiply<Once::left>(tiles_, keys[0], keys[1], f.decayed_errors[p][0],
+                                            f.decayed_errors[p][1]);
       }
       Four::store(tiles_, left, right, left + kTileFloats, right + kTileFloats);
       left += 2 * kTileFloats;
