@@ -37,6 +37,12 @@ struct PackedMatrix {
 // the activations out, and decode read such matrices at 41 GB/s where narrower ones gave 57.
 inline constexpr int kPanelColumns = 2048;
 
+// Whether lanes of rows `stride` floats apart fill lines of 64 bytes. Only such results can go past the
+// caches.
+inline bool whole_lines(const float* out, std::ptrdiff_t stride) {
+  return reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && stride % kLanes == 0;
+}
+
 // How a row of activations is rounded. One and two terms, per group of 64: x ~ scale * high, or scale * (256
 // high + low), which has 15 bits and a sign. AMX would need three times as long to scale each group as to
 // multiply it, so it has two more formats, in which weights are rounded too: bf16 rounds each value to 8

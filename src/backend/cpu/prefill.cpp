@@ -32,7 +32,7 @@ Prefiller::Prefiller(const Context& context, RowFormat format)
       delta_net_heads_(format == RowFormat::wide ? context.kernels.delta_net_heads_fast
                                                  : context.kernels.delta_net_heads),
       attention_in_codes_(format != RowFormat::two_terms && context.kernels.attend_codes != nullptr),
-      on_tiles_(format != RowFormat::two_terms && context.kernels.delta_net_heads != nullptr) {
+      on_tiles_(format != RowFormat::two_terms && delta_net_heads_ != nullptr) {
   const model::Dimensions& dims = context.dims;
   const auto rows = [](int count, int columns) {
     return FloatBuffer(static_cast<std::size_t>(count) * static_cast<std::size_t>(columns));

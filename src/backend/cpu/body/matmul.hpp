@@ -268,9 +268,7 @@ void matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow*
   const bool exact = rows[0].low != nullptr;
   const auto as = matrix.planes == 1 ? (exact ? &matmul_as<true, 1> : &matmul_as<false, 1>)
                                      : (exact ? &matmul_as<true, 2> : &matmul_as<false, 2>);
-  // Only whole lines can go there.
-  const bool past_cache =
-      kPastCache && reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && stride % kLanes == 0;
+  const bool past_cache = kPastCache && lily::cpu::whole_lines(out, stride);
   as(matrix, begin, end, rows, tokens, out, stride, past_cache);
   if constexpr (kPastCache) finish_stores<Simd>();
 }

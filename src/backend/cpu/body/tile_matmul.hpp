@@ -238,9 +238,7 @@ class Product {
 template <class Tiles, class Words, bool kPastCache>
 void matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens, float* out,
             std::ptrdiff_t stride) {
-  // Only whole lines can go there.
-  const bool past_cache =
-      kPastCache && reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && stride % kLanes == 0;
+  const bool past_cache = kPastCache && lily::cpu::whole_lines(out, stride);
   Product<Tiles, Words> product(matrix, begin, end, tokens, past_cache);
   for (int first = 0; first < tokens; first += kPanelTokens) {
     product.run(rows + first, std::min(kPanelTokens, tokens - first), out + first * stride, stride);

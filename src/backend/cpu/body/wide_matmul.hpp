@@ -77,7 +77,7 @@ class Product {
       if (kBlocks == kPanelBlocks && operands.groups == kWideGroups && unpacking_.in_pieces()) {
         multiply_full(operands, count, (tiles - tile + 1) / 2);
       } else {
-        multiply<kBlocks>(operands, count);
+        count == 2 ? multiply_part<kBlocks, 2>(operands) : multiply_part<kBlocks, 1>(operands);
       }
       scaling_.finish();
       scaling_.begin(slice == 0, last ? stride : kLanes, last && past_cache_);
@@ -180,10 +180,6 @@ class Product {
   }
 
   // What is not whole, with nothing beside.
-  template <int kBlocks>
-  void multiply(const Operands& operands, int token_tiles) {
-    token_tiles == 2 ? multiply_part<kBlocks, 2>(operands) : multiply_part<kBlocks, 1>(operands);
-  }
   template <int kBlocks, int kTokens>
   void multiply_part(const Operands& operands) {
     const std::byte* weights = operands.weights;
@@ -237,9 +233,7 @@ class Product {
 template <class Tiles, class Words, bool kPastCache>
 void matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens, float* out,
             std::ptrdiff_t stride) {
-  // Only whole lines can go there.
-  const bool past_cache =
-      kPastCache && reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && stride % kLanes == 0;
+  const bool past_cache = kPastCache && lily::cpu::whole_lines(out, stride);
   Product<Tiles, Words> product(matrix, begin, end, tokens, past_cache);
   for (int first = 0; first < tokens; first += kPanelTokens) {
     product.run(rows + first, std::min(kPanelTokens, tokens - first), out + first * stride, stride);
