@@ -36,6 +36,8 @@ constexpr int kChunksPerGroup = 8, kChunkBytes = 64;
 // Two blocks of 16 rows, kWideGroups groups of them at a time: 8 KiB, and as much for what is unpacked next.
 constexpr int kPanelBlocks = 2;
 constexpr int kSliceTiles = kPanelBlocks * kWideGroups;
+// Two tiles of tokens are multiplied at a time.
+constexpr int kSumsBytes = 2 * kPanelBlocks * kTileBytes;
 // Tokens that reuse unpacked weights. Their 2,048 columns take 512 KiB of the second-level cache.
 constexpr int kPanelTokens = 256;
 
@@ -123,58 +125,41 @@ class Unpacking {
   int planes_ = 1, at_ = 0, end_ = 0;
 };
 
-// Sums of products that wait to be scaled: up to four tiles [token tile][block] of [16 tokens][16 rows].
+// Sums of products in tiles [token tile][kPanelBlocks blocks] of [16 tokens][16 rows], on their way to the
+// results.
 template <class Words>
-class Scaling {
- public:
-  struct Tile {
-    const std::byte* sums = nullptr;      // int32
-    const float* scales = nullptr;        // [16], of rows
-    const float* token_scales = nullptr;  // [16]
-    const float* before = nullptr;        // [16][16], what to add to
-    float* to = nullptr;
-    int tokens = 0;
-  };
+struct Sums {
+  std::byte* memory = nullptr;          // int32, kSumsBytes, where they wait to be scaled
+  const float* scales = nullptr;        // [block][16], of rows
+  const float* token_scales = nullptr;  // [token tile][16]
+  float* partial = nullptr;             // [token tile][kPanelBlocks][16][16], sums of the slices before
+  float* out = nullptr;                 // results, of the last slice
+  std::ptrdiff_t stride = 0;            // of tokens' results
+  int tokens = 0, token_tiles = 0, blocks = 0;
+  bool first = false, last = false;  // of the slices
+  bool past_cache = false;
 
-  // Forgets what is done. `first`: nothing to add to. Rows of tokens lie `stride` floats apart.
-  void begin(bool first, std::ptrdiff_t stride, bool past_cache) {
-    first_ = first;
-    stride_ = stride;
-    past_cache_ = past_cache;
-    tiles_ = 0;
-    whole_ = true;
-  }
-  void add(const Tile& tile) {
-    tile_[tiles_++] = tile;
-    whole_ = whole_ && tile.tokens >= kTileTokens;
-  }
-  // Tiles that may be scaled in pieces, by `rows`: all of them if each has 16 tokens.
-  int in_pieces() const { return whole_ ? tiles_ : 0; }
-  const Tile& operator[](int tile) const { return tile_[tile]; }
-
+  bool nothing() const { return token_tiles == 0; }
+  // Whether all of their tiles' rows go somewhere.
+  bool whole() const { return blocks == kPanelBlocks && (!last || tokens >= token_tiles * kTileTokens); }
   // Tokens [token, token + kCount) of a tile.
   template <int kCount>
-  inline __attribute__((always_inline)) void rows(const Tile& tile, int token) const {
-    if constexpr (kCount > 0) {
-      Words::template add_scaled<kCount>(tile.sums + token * 64, tile.scales, tile.token_scales + token,
-                                         tile.before + token * kLanes, first_, tile.to + token * stride_,
-                                         stride_, past_cache_);
+  inline __attribute__((always_inline)) void scale_rows(int token_tile, int block, int token) const {
+    const int tile = token_tile * kPanelBlocks + block;
+    float* before = partial + (tile * kTileTokens + token) * kLanes;
+    const std::ptrdiff_t row = token_tile * kTileTokens + token;
+    Words::template add_scaled<kCount>(
+        memory + tile * kTileBytes + token * 64, scales + block * kLanes, token_scales + row, before, first,
+        last ? out + row * stride + block * kLanes : before, last ? stride : kLanes, last && past_cache);
+  }
+  void scale() const {
+    for (int t = 0; t < token_tiles; ++t) {
+      const int count = last ? std::min(kTileTokens, tokens - t * kTileTokens) : kTileTokens;
+      for (int b = 0; b < blocks; ++b) {
+        for (int i = 0; i < count; ++i) scale_rows<1>(t, b, i);
+      }
     }
   }
-
-  void finish() {
-    for (int i = 0; i < tiles_; ++i) {
-      for (int t = 0; t < std::min(kTileTokens, tile_[i].tokens); ++t) rows<1>(tile_[i], t);
-    }
-    tiles_ = 0;
-  }
-  void done() { tiles_ = 0; }
-
- private:
-  Tile tile_[4];
-  std::ptrdiff_t stride_ = kLanes;
-  int tiles_ = 0;
-  bool first_ = false, past_cache_ = false, whole_ = true;
 };
 
 // Codes of 16 tokens and a group's columns, and the steps in bytes to the next token, group and 16 tokens.
@@ -195,9 +180,9 @@ class Workspace {
                       scales = static_cast<std::size_t>(slices_) * count * kTileTokens * sizeof(float),
                       tokens_bytes = count * static_cast<std::size_t>(groups) * kTileBytes;
     weights_ = reinterpret_cast<std::byte*>(
-        lily::cpu::tile_scratch(2 * kSliceBytes + kSumsBytes + partial + tokens_bytes + scales));
+        lily::cpu::tile_scratch(2 * kSliceBytes + 2 * kSumsBytes + partial + tokens_bytes + scales));
     sums_ = weights_ + 2 * kSliceBytes;
-    partial_ = sums_ + kSumsBytes;
+    partial_ = sums_ + 2 * kSumsBytes;
     tokens_ = partial_ + partial;
     token_scales_ = reinterpret_cast<float*>(tokens_ + tokens_bytes);
   }
@@ -207,11 +192,11 @@ class Workspace {
 
   // One of two slices: one is multiplied while the other is unpacked.
   std::byte* weights(int which) { return weights_ + static_cast<std::size_t>(which) * kSliceBytes; }
-  // One of two groups of four tiles: one is scaled while the other is filled.
-  std::byte* sums(int which) { return sums_ + which * (kSumsBytes / 2); }
-  // fp32 [token tile][block][16 tokens][16 rows]
-  float* partial(int token_tile, int blocks) {
-    return reinterpret_cast<float*>(partial_ + token_tile * blocks * kTileBytes);
+  // One of two: one is scaled while the other is filled.
+  std::byte* sums(int which) { return sums_ + which * kSumsBytes; }
+  // fp32 [token tile][kPanelBlocks][16 tokens][16 rows]
+  float* partial(int token_tile) {
+    return reinterpret_cast<float*>(partial_ + token_tile * kPanelBlocks * kTileBytes);
   }
   TokenTile tokens(int slice, int token_tile) const {
     if (in_place_ != nullptr) {
@@ -270,7 +255,6 @@ class Workspace {
   }
 
   static constexpr std::size_t kSliceBytes = std::size_t{kSliceTiles} * kTileBytes;
-  static constexpr std::size_t kSumsBytes = std::size_t{2} * 4 * kTileBytes;
 
   int groups_, slices_, tiles_;
   std::byte *weights_, *sums_, *partial_, *tokens_;
