@@ -52,8 +52,10 @@ Prefiller::Prefiller(const Context& context, RowFormat format)
   const int active = dims.experts_per_token + 1;
   slots_ = rows(chunk * active, stride_of(dims.hidden_size));
   input_rows_ = ActivationRows(chunk, dims.hidden_size, format);
-  // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications.
-  router_rows_ = ActivationRows(chunk, dims.hidden_size, RowFormat::two_terms);
+  // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications. In wide
+  // rows it is rounded to bf16, less than what it is made of.
+  router_rows_ = ActivationRows(chunk, dims.hidden_size,
+                                format == RowFormat::wide ? RowFormat::bf16 : RowFormat::two_terms);
   inner_rows_ = ActivationRows(kChunk, sizes_.inner_columns, format);
   for (int panel = 0; panel < sizes_.panels; ++panel) {
     for (int t = 0; t < kChunk; ++t)
