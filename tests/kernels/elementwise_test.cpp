@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/bf16.hpp"
 #include "kernels/kernel_test.hpp"
 #include "kernels/tolerances.hpp"
 
@@ -104,6 +105,27 @@ TEST_P(Elementwise, AddWeighted) {
     const double magnitude = std::fabs(before[i]) + std::fabs(first) + std::fabs(second);
     ASSERT_NEAR(y[i], before[i] + first + second, magnitude * tolerance::kElementwise) << i;
   }
+}
+
+TEST_P(Elementwise, HalvesGiveTheBitsOfTheirFloats) {
+  std::vector<std::uint16_t> halves[3];
+  std::vector<float> floats[3];
+  for (int i = 0; i < 3; ++i) {
+    for (const float x : with_extremes(normals(96))) {
+      halves[i].push_back(float_to_bf16(x));
+      floats[i].push_back(bf16_to_float(halves[i].back()));
+    }
+  }
+  std::vector<float> found(96), expected(96);
+  kernels().silu_multiply_halves(halves[0].data(), halves[1].data(), 96, found.data());
+  kernels().silu_multiply(floats[0].data(), floats[1].data(), 96, expected.data());
+  EXPECT_EQ(found, expected);
+  const std::uint16_t* half_rows[] = {halves[0].data(), halves[1].data(), halves[2].data()};
+  const float* rows[] = {floats[0].data(), floats[1].data(), floats[2].data()};
+  const float weights[] = {-1.5F, 0.25F, 1};
+  kernels().add_weighted_halves(half_rows, weights, 3, 96, found.data());
+  kernels().add_weighted(rows, weights, 3, 96, expected.data());
+  EXPECT_EQ(found, expected);
 }
 
 TEST_P(Elementwise, ConvolveTakesTheOldestTapFirst) {

@@ -66,7 +66,8 @@ std::vector<TileProducts> all_products() {
   for (const TileProducts& products : testing::avx512_tile_products()) all.push_back(products);
   for (const Kernels* kernels : available_kernels()) {
     const auto add = [&](const char* name, RowFormat format) {
-      all.push_back({name, format, kernels->quantize, kernels->matmul, kernels->matmul_past_cache});
+      all.push_back({name, format, kernels->quantize, kernels->matmul, kernels->matmul_past_cache,
+                     format == RowFormat::wide ? kernels->matmul_to_halves : nullptr});
     };
     if (kernels->automatic_rows == RowFormat::bf16) add("bf16_amx", RowFormat::bf16);
     if (kernels->fast_rows == RowFormat::wide) add("wide_amx", RowFormat::wide);
@@ -161,9 +162,11 @@ TEST_P(TileMatmul, EveryShape) {
   }
 }
 
+// What is done beside products depends on how many there are before a slice, a panel or the tokens end.
 TEST_P(TileMatmul, LongerSlicesForManyTokens) {
   for (const int groups : {1, 3, 4, 5, 8, 9}) {
-    for (const int tokens : {128, 129}) expect_product(RandomMatrix(48, groups * kGroup, 1), tokens);
+    for (const int tokens : {16, 33, 48, 128, 129})
+      expect_product(RandomMatrix(80, groups * kGroup, 1), tokens);
   }
 }
 
@@ -269,6 +272,30 @@ TEST_P(WideMatmul, WhatFitsEightBitsIsExact) {
       }
       ASSERT_NEAR(found[static_cast<std::size_t>(t * kRows + r)], exact, tolerance::kSum * magnitude)
           << "token " << t << ", row " << r;
+    }
+  }
+}
+
+// Also from an odd block on, where two blocks of halves do not begin a line.
+TEST_P(WideMatmul, HalvesAreTheResultsRounded) {
+  constexpr int kRows = 80, kColumns = 576, kStride = 96;
+  const RandomMatrix matrix(kRows, kColumns, 1);
+  const Inputs inputs(GetParam(), 300, kColumns);
+  for (const int tokens : {1, 16, 48, 300}) {
+    for (const auto& [begin, end] : {std::pair{0, 5}, {0, 4}, {1, 5}}) {
+      const std::vector<float> floats =
+          product(GetParam(), matrix.packed(), begin, end, inputs.data(), tokens, kStride);
+      for (const bool past_cache : {false, true}) {
+        const HugeBuffer memory(floats.size() * sizeof(std::uint16_t), "results");
+        auto* halves = memory.as<std::uint16_t>();
+        std::fill_n(halves, floats.size(), float_to_bf16(-1));
+        GetParam().matmul_to_halves(matrix.packed(), begin, end, inputs.data(), tokens, halves, kStride,
+                                    past_cache);
+        for (std::size_t i = 0; i < floats.size(); ++i) {
+          ASSERT_EQ(halves[i], float_to_bf16(floats[i]))
+              << tokens << " tokens, blocks " << begin << " to " << end << ", " << past_cache << ", at " << i;
+        }
+      }
     }
   }
 }

@@ -60,6 +60,7 @@ Kernels on_tiles(RowFormat format) {
     matmul(matrix, begin, end, rows, tokens, out, stride);
   };
   kernels.matmul_past_cache = nullptr;
+  kernels.matmul_to_halves = &wide::matmul_to_halves<PlainTiles, PlainWideWords>;
   kernels.delta_net_heads_fast = [](const DeltaNetRun* runs, int heads) {
     tiled::delta_net_heads<PlainTiles, tiled::PairTile>(runs, heads, generic_kernels().delta_net);
   };

@@ -10,11 +10,11 @@
 namespace lily::cpu::testing {
 
 std::vector<TileProducts> plain_tile_products() {
-  return {
-      {"bf16_plain", RowFormat::bf16, &tiled::round_row<PlainWords>,
-       &tiled::matmul<PlainTiles, PlainWords, false>, &tiled::matmul<PlainTiles, PlainWords, true>},
-      {"wide_plain", RowFormat::wide, &wide::round_row<PlainWideWords>,
-       &wide::matmul<PlainTiles, PlainWideWords, false>, &wide::matmul<PlainTiles, PlainWideWords, true>}};
+  return {{"bf16_plain", RowFormat::bf16, &tiled::round_row<PlainWords>,
+           &tiled::matmul<PlainTiles, PlainWords, false>, &tiled::matmul<PlainTiles, PlainWords, true>},
+          {"wide_plain", RowFormat::wide, &wide::round_row<PlainWideWords>,
+           &wide::matmul<PlainTiles, PlainWideWords, false>, &wide::matmul<PlainTiles, PlainWideWords, true>,
+           &wide::matmul_to_halves<PlainTiles, PlainWideWords>}};
 }
 
 }  // namespace lily::cpu::testing

@@ -7,17 +7,18 @@
 
 namespace lily::cpu::testing {
 
-// Kernels::quantize, matmul and matmul_past_cache for rows of one format.
+// The kernels' functions of the same names for rows of one format.
 struct TileProducts {
   const char* name;
   RowFormat format;
   decltype(Kernels::quantize) quantize;
   decltype(Kernels::matmul) matmul, matmul_past_cache;
+  decltype(Kernels::matmul_to_halves) matmul_to_halves = nullptr;  // of wide rows
 };
 
 // For rows in bf16 and for wide ones.
 std::vector<TileProducts> plain_tile_products();
-// Those of the same that the machine's AVX-512 can make; for bf16 it needs conversions.
+// The same if the machine has AVX-512 with conversions to bf16, else none.
 std::vector<TileProducts> avx512_tile_products();
 
 }  // namespace lily::cpu::testing

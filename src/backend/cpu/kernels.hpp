@@ -37,10 +37,10 @@ struct PackedMatrix {
 // the activations out, and decode read such matrices at 41 GB/s where narrower ones gave 57.
 inline constexpr int kPanelColumns = 2048;
 
-// Whether lanes of rows `stride` floats apart fill lines of 64 bytes. Only such results can go past the
-// caches.
-inline bool whole_lines(const float* out, std::ptrdiff_t stride) {
-  return reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && stride % kLanes == 0;
+// Whether results of rows `stride` apart fill lines of 64 bytes. Only such results can go past the caches.
+template <class Result>
+bool whole_lines(const Result* out, std::ptrdiff_t stride) {
+  return reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && stride * sizeof(Result) % 64 == 0;
 }
 
 // How a row of activations is rounded. One and two terms, per group of 64: x ~ scale * high, or scale * (256
@@ -203,12 +203,20 @@ struct Kernels {
   void (*matmul_past_cache)(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows,
                             int tokens, float* out, std::ptrdiff_t stride) = nullptr;
 
+  // The product of wide rows, its results rounded to bf16, an eighth of the error that the rows have, so that
+  // memory has half as much to move. `past_cache`: past the caches, if they fill lines. Null where there are
+  // no wide rows.
+  void (*matmul_to_halves)(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows,
+                           int tokens, std::uint16_t* out, std::ptrdiff_t stride, bool past_cache) = nullptr;
+
   // out = x / sqrt(mean(x^2) + eps) * factor. x and out may be the same; n is a multiple of 16 (all below).
   void (*rms_norm)(const float* x, const float* factor, float eps, int n, float* out) = nullptr;
   // x = x / sqrt(sum(x^2) + eps) * scale, in place.
   void (*l2_normalize)(float* x, float eps, float scale, int n) = nullptr;
   // out = silu(gate) * up.
   void (*silu_multiply)(const float* gate, const float* up, int n, float* out) = nullptr;
+  void (*silu_multiply_halves)(const std::uint16_t* gate, const std::uint16_t* up, int n,
+                               float* out) = nullptr;
   // out = rms_norm(x) * weight * silu(gate).
   void (*gated_rms_norm)(const float* x, const float* weight, const float* gate, float eps, int n,
                          float* out) = nullptr;
@@ -216,6 +224,8 @@ struct Kernels {
   void (*sigmoid_multiply)(const float* gate, int n, float* x) = nullptr;
   // y += sum of weights[i] * rows[i], in order.
   void (*add_weighted)(const float* const* rows, const float* weights, int count, int n, float* y) = nullptr;
+  void (*add_weighted_halves)(const std::uint16_t* const* rows, const float* weights, int count, int n,
+                              float* y) = nullptr;
   // out[c] = silu(sum_m weights[m * stride + c] * rows[m][first + c]), m = 0 .. taps-1 oldest first.
   void (*convolve)(const float* const* rows, int first, const float* weights, std::ptrdiff_t stride, int taps,
                    int channels, float* out) = nullptr;

@@ -68,6 +68,7 @@ const Kernels& amx_kernels() {
     kernels.quantize = &amx_quantize;
     kernels.matmul = &amx_matmul<false>;
     kernels.matmul_past_cache = &amx_matmul<true>;
+    kernels.matmul_to_halves = &wide::matmul_to_halves<AmxTiles, Avx512WideWords>;
     // 128 tokens an expert, not 16, and many blocks: unpacking is hidden behind the products of 64 tokens,
     // and tokens are brought into the order of tiles for each call.
     kernels.expert_chunk = 4096;

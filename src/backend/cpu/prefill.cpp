@@ -19,9 +19,6 @@ namespace {
 constexpr int kTokenGroup = 32;
 // On tiles twice as many, because making bf16 of the block takes a third as long as attending to it with 32.
 constexpr int kTileTokenGroup = 64;
-// Results that are written past the caches. On two cores of Zen 4 prefill of the 8-layer cut then takes 4 %
-// less time, from 128 tokens (2 to 9 MiB a matrix) to 4,096; with 64 tokens 1 %.
-constexpr std::size_t kPastCacheBytes = std::size_t{4} << 20;
 constexpr int kTokenGrain = 8;  // tokens that a thread takes at once in elementwise loops
 
 }  // namespace
@@ -32,17 +29,15 @@ Prefiller::Prefiller(const Context& context, RowFormat format)
       delta_net_heads_(format == RowFormat::wide ? context.kernels.delta_net_heads_fast
                                                  : context.kernels.delta_net_heads),
       attention_in_codes_(format != RowFormat::two_terms && context.kernels.attend_codes != nullptr),
-      on_tiles_(format != RowFormat::two_terms && delta_net_heads_ != nullptr) {
+      on_tiles_(format != RowFormat::two_terms && delta_net_heads_ != nullptr),
+      in_halves_(format == RowFormat::wide && context.kernels.matmul_to_halves != nullptr) {
   const model::Dimensions& dims = context.dims;
-  const auto rows = [](int count, int columns) {
-    return FloatBuffer(static_cast<std::size_t>(count) * static_cast<std::size_t>(columns));
-  };
+  const auto rows = [](int count, int columns) { return FloatBuffer(count, columns); };
   const int chunk = context.kernels.expert_chunk, expert_tokens = context.kernels.expert_tokens;
   hidden_ = rows(chunk, dims.hidden_size);
   mixed_ = rows(kChunk, sizes_.mixer_rows);
   convolved_ = rows(kChunk, stride_of(dims.conv_channels()));
   inner_ = rows(kChunk, stride_of(sizes_.inner_columns));
-  output_ = rows(kChunk, stride_of(sizes_.panels * dims.hidden_size));
   router_ = rows(chunk, sizes_.router_rows);
   gates_ = rows(kChunk, 2 * dims.value_heads);
   queries_ = rows(kChunk, dims.attention_rows());
@@ -50,10 +45,17 @@ Prefiller::Prefiller(const Context& context, RowFormat format)
   angles_ = rows(chunk, dims.rotary_dim);
   logits_ = rows(1, padded_rows(context.weights.head));
   const int active = dims.experts_per_token + 1;
-  slots_ = rows(chunk * active, stride_of(dims.hidden_size));
+  const int panel_rows = sizes_.panels * dims.hidden_size;
+  if (in_halves_) {
+    output_halves_ = HalfBuffer(kChunk, half_stride_of(panel_rows));
+    slot_halves_ = HalfBuffer(chunk * active, half_stride_of(dims.hidden_size));
+  } else {
+    output_ = rows(kChunk, stride_of(panel_rows));
+    slots_ = rows(chunk * active, stride_of(dims.hidden_size));
+  }
   input_rows_ = ActivationRows(chunk, dims.hidden_size, format);
-  // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications. In wide
-  // rows it is rounded to bf16, less than what it is made of.
+  // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications. In
+  // wide rows it is rounded to bf16, less than what it is made of.
   router_rows_ = ActivationRows(chunk, dims.hidden_size,
                                 format == RowFormat::wide ? RowFormat::bf16 : RowFormat::two_terms);
   inner_rows_ = ActivationRows(kChunk, sizes_.inner_columns, format);
@@ -69,13 +71,16 @@ Prefiller::Prefiller(const Context& context, RowFormat format)
   for (ThreadScratch& scratch : threads_) {
     scratch.normed = rows(1, dims.hidden_size);
     // A huge page: 16 tokens' rows are written at a time, each in a small page of its own.
-    scratch.gate_up = rows(std::max(expert_tokens, (1 << 19) / stride_of(sizes_.expert_rows) + 1),
-                           stride_of(sizes_.expert_rows));
+    const int stride = stride_of(sizes_.expert_rows), half_stride = half_stride_of(sizes_.expert_rows);
+    if (in_halves_) {
+      scratch.gate_up = rows(1, stride);
+      scratch.gate_up_halves = HalfBuffer(std::max(expert_tokens, (1 << 20) / half_stride + 1), half_stride);
+    } else {
+      scratch.gate_up = rows(std::max(expert_tokens, (1 << 19) / stride + 1), stride);
+    }
     scratch.rows = ActivationRows(expert_tokens, sizes_.expert_columns, format);
     scratch.gathered.resize(static_cast<std::size_t>(expert_tokens));
     scratch.window.resize(static_cast<std::size_t>(dims.conv_kernel));
-    scratch.outputs.resize(static_cast<std::size_t>(std::max(active, sizes_.panels)));
-    scratch.weights.resize(static_cast<std::size_t>(active));
     if (attention_in_codes_) scratch.kv_codes = KvCodeBlock(dims.head_dim);
   }
 }
@@ -86,23 +91,32 @@ std::uint64_t Prefiller::bytes() const {
                                     &gates_, &queries_, &attention_sums_, &angles_, &logits_}) {
     bytes += buffer->bytes();
   }
+  bytes += output_halves_.bytes() + slot_halves_.bytes();
   for (const ActivationRows* rows : {&input_rows_, &router_rows_, &inner_rows_, &head_row_}) {
     bytes += rows->bytes();
   }
-  for (const ThreadScratch& scratch : threads_) bytes += scratch.gate_up.bytes() + scratch.rows.bytes();
+  for (const ThreadScratch& scratch : threads_) {
+    bytes += scratch.gate_up.bytes() + scratch.gate_up_halves.bytes() + scratch.rows.bytes();
+  }
   return bytes;
 }
 
-decltype(Kernels::matmul) Prefiller::matmul_for(std::size_t results) const {
+void Prefiller::multiply_blocks(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows,
+                                int tokens, float* out, int stride, bool past_cache) const {
   const Kernels& kernels = context_.kernels;
-  const bool past_cache = kernels.matmul_past_cache != nullptr && results * sizeof(float) >= kPastCacheBytes;
-  return past_cache ? kernels.matmul_past_cache : kernels.matmul;
+  const bool past = past_cache && kernels.matmul_past_cache != nullptr;
+  (past ? kernels.matmul_past_cache : kernels.matmul)(matrix, begin, end, rows, tokens, out, stride);
+}
+void Prefiller::multiply_blocks(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows,
+                                int tokens, std::uint16_t* out, int stride, bool past_cache) const {
+  context_.kernels.matmul_to_halves(matrix, begin, end, rows, tokens, out, stride, past_cache);
 }
 
-void Prefiller::multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, float* out,
+template <class Result>
+void Prefiller::multiply(const PackedMatrix& matrix, const ActivationRow* rows, int tokens, Result* out,
                          int stride) {
   const Kernels& kernels = context_.kernels;
-  const auto matmul = matmul_for(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(stride));
+  const bool past_cache = are_past_cache<Result>(tokens, stride);
   const int blocks = matrix.blocks(), most = kernels.tokens_at_once;
   const int panels = (tokens + most - 1) / most;  // of tokens
   // Four pieces a thread or more, so that the threads finish together.
@@ -116,11 +130,14 @@ void Prefiller::multiply(const PackedMatrix& matrix, const ActivationRow* rows, 
         for (std::int64_t i = begin; i < end; ++i) {
           const int block = static_cast<int>(i) % pieces * size, first = static_cast<int>(i) / pieces * most;
           if (block >= blocks) continue;
-          matmul(matrix, block, std::min(block + size, blocks), rows + first, std::min(most, tokens - first),
-                 out + static_cast<std::ptrdiff_t>(first) * stride, stride);
+          multiply_blocks(matrix, block, std::min(block + size, blocks), rows + first,
+                          std::min(most, tokens - first), out + static_cast<std::ptrdiff_t>(first) * stride,
+                          stride, past_cache);
         }
       });
 }
+
+template void Prefiller::multiply(const PackedMatrix&, const ActivationRow*, int, float*, int);
 
 void Prefiller::normalize_and_quantize(const std::vector<float>& factor, int first, int tokens,
                                        bool for_router) {
@@ -193,7 +210,9 @@ void Prefiller::chunk(CpuSequence& sequence, std::span<const TokenId> tokens,
       } else {
         attention(layer, sequence, kind_layer, first, tokens_here);
       }
-      add_mixer_output(layer, first, tokens_here);
+      const int columns = static_cast<int>(layer.mixer_out.size()) * hidden;
+      in_halves_ ? add_mixer_output(layer, first, tokens_here, output_halves_, half_stride_of(columns))
+                 : add_mixer_output(layer, first, tokens_here, output_, stride_of(columns));
     }
     ++kind_layer;
     experts(layer, i, count);
@@ -201,20 +220,21 @@ void Prefiller::chunk(CpuSequence& sequence, std::span<const TokenId> tokens,
   }
 }
 
-void Prefiller::add_mixer_output(const LayerWeights& layer, int first, int tokens) {
-  const int hidden = context_.dims.hidden_size;
-  const int panels = static_cast<int>(layer.mixer_out.size()), stride = stride_of(panels * hidden);
+template <class Result>
+void Prefiller::add_mixer_output(const LayerWeights& layer, int first, int tokens,
+                                 const Buffer<Result>& output, int stride) {
+  const int hidden = context_.dims.hidden_size, panels = static_cast<int>(layer.mixer_out.size());
   for (int panel = 0; panel < panels; ++panel) {
     multiply(layer.mixer_out[static_cast<std::size_t>(panel)],
              panel_rows_.data() + static_cast<std::ptrdiff_t>(panel) * kChunk, tokens,
-             output_.at(static_cast<std::size_t>(panel) * static_cast<std::size_t>(hidden)), stride);
+             output.at(static_cast<std::size_t>(panel) * static_cast<std::size_t>(hidden)), stride);
   }
-  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int thread) {
-    std::vector<const float*>& outputs = threads_[static_cast<std::size_t>(thread)].outputs;
+  context_.pool.parallel_for(tokens, kTokenGrain, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    std::vector<const Result*> outputs(static_cast<std::size_t>(panels));
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
       for (int panel = 0; panel < panels; ++panel) {
         outputs[static_cast<std::size_t>(panel)] =
-            output_.row(t, stride) + static_cast<std::ptrdiff_t>(panel) * hidden;
+            output.row(t, stride) + static_cast<std::ptrdiff_t>(panel) * hidden;
       }
       add_to_residual(context_.kernels, outputs.data(), panels, hidden, hidden_.row(first + t, hidden));
     }

@@ -7,30 +7,42 @@
 namespace lily::cpu {
 
 void Prefiller::experts(const LayerWeights& layer, int layer_index, int tokens) {
-  const model::Dimensions& dims = context_.dims;
-  const int hidden = dims.hidden_size, stride = stride_of(hidden), active = dims.experts_per_token + 1;
+  const int hidden = context_.dims.hidden_size;
   normalize_and_quantize(layer.post_attention_norm, 0, tokens, true);
   multiply(layer.router, router_rows_.data(), tokens, router_.data(), sizes_.router_rows);
   route_tokens(layer_index, tokens);
-  const auto matmul_down =
-      matmul_for(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(active * stride));
+  in_halves_ ? run_experts(layer, tokens, slot_halves_, half_stride_of(hidden))
+             : run_experts(layer, tokens, slots_, stride_of(hidden));
+}
+
+template <class Result>
+void Prefiller::run_experts(const LayerWeights& layer, int tokens, const Buffer<Result>& slots, int stride) {
+  const model::Dimensions& dims = context_.dims;
+  const int hidden = dims.hidden_size, active = dims.experts_per_token + 1;
+  // Of all experts together.
+  const bool past_cache = are_past_cache<Result>(tokens * active, stride);
   context_.pool.parallel_for(static_cast<std::int64_t>(tasks_.size()), 1,
                              [&](std::int64_t begin, std::int64_t end, int thread) {
+                               ThreadScratch& scratch = threads_[static_cast<std::size_t>(thread)];
                                for (std::int64_t i = begin; i < end; ++i) {
-                                 run_expert(layer, tasks_[static_cast<std::size_t>(i)], thread, matmul_down);
+                                 const ExpertTask& task = tasks_[static_cast<std::size_t>(i)];
+                                 const PackedMatrix& down = layer.down[static_cast<std::size_t>(task.expert)];
+                                 run_gate_up(layer, task, scratch);
+                                 multiply_blocks(down, 0, down.blocks(), scratch.rows.data(), task.count,
+                                                 slots.row(task.first, stride), stride, past_cache);
                                }
                              });
   // Summing per token in the order of its routes keeps the result independent of the threads.
-  context_.pool.parallel_for(tokens, 8, [&](std::int64_t begin, std::int64_t end, int thread) {
-    std::vector<const float*>& outputs = threads_[static_cast<std::size_t>(thread)].outputs;
-    std::vector<float>& weights = threads_[static_cast<std::size_t>(thread)].weights;
+  context_.pool.parallel_for(tokens, 8, [&](std::int64_t begin, std::int64_t end, int /*thread*/) {
+    std::vector<const Result*> outputs(static_cast<std::size_t>(active));
+    std::vector<float> weights(outputs.size());
     for (int t = static_cast<int>(begin); t < static_cast<int>(end); ++t) {
-      const int* slots = slot_of_.data() + static_cast<std::ptrdiff_t>(t) * active;
+      const int* of_token = slot_of_.data() + static_cast<std::ptrdiff_t>(t) * active;
       const Route* routes = routes_.data() + static_cast<std::ptrdiff_t>(t) * dims.experts_per_token;
-      for (int i = 0; i < active; ++i) outputs[static_cast<std::size_t>(i)] = slots_.row(slots[i], stride);
+      for (int i = 0; i < active; ++i) outputs[static_cast<std::size_t>(i)] = slots.row(of_token[i], stride);
       for (int i = 0; i + 1 < active; ++i) weights[static_cast<std::size_t>(i)] = routes[i].weight;
       weights.back() = 1 / (1 + std::exp(-router_.row(t, sizes_.router_rows)[layer.shared_gate_row]));
-      context_.kernels.add_weighted(outputs.data(), weights.data(), active, hidden, hidden_.row(t, hidden));
+      add_weighted(context_.kernels, outputs.data(), weights.data(), active, hidden, hidden_.row(t, hidden));
     }
   });
 }
@@ -77,29 +89,35 @@ void Prefiller::route_tokens(int layer_index, int tokens) {
   }
 }
 
-void Prefiller::run_expert(const LayerWeights& layer, const ExpertTask& task, int thread,
-                           decltype(Kernels::matmul) matmul_down) {
+void Prefiller::run_gate_up(const LayerWeights& layer, const ExpertTask& task, ThreadScratch& scratch) {
   const model::Dimensions& dims = context_.dims;
   const Kernels& kernels = context_.kernels;
-  ThreadScratch& scratch = threads_[static_cast<std::size_t>(thread)];
   const PackedMatrix& gate_up = layer.gate_up[static_cast<std::size_t>(task.expert)];
-  const PackedMatrix& down = layer.down[static_cast<std::size_t>(task.expert)];
-  const int stride = stride_of(sizes_.expert_rows), out_stride = stride_of(dims.hidden_size);
   const int size = task.expert == dims.experts ? dims.shared_expert_size : dims.expert_size;
-
   for (int i = 0; i < task.count; ++i) {
     scratch.gathered[static_cast<std::size_t>(i)] =
         input_rows_[token_of_slot_[static_cast<std::size_t>(task.first + i)]];
   }
-  kernels.matmul(gate_up, 0, gate_up.blocks(), scratch.gathered.data(), task.count, scratch.gate_up.data(),
-                 stride);
+  const auto multiply_all = [&](auto* out, int stride) {
+    multiply_blocks(gate_up, 0, gate_up.blocks(), scratch.gathered.data(), task.count, out, stride, false);
+  };
+  const int stride = stride_of(sizes_.expert_rows), half_stride = half_stride_of(sizes_.expert_rows);
+  if (in_halves_) {
+    multiply_all(scratch.gate_up_halves.data(), half_stride);
+    float* inner = scratch.gate_up.data();
+    for (int i = 0; i < task.count; ++i) {
+      const std::uint16_t* gate = scratch.gate_up_halves.row(i, half_stride);
+      kernels.silu_multiply_halves(gate, gate + size, size, inner);
+      kernels.quantize(inner, size, scratch.rows[i]);
+    }
+    return;
+  }
+  multiply_all(scratch.gate_up.data(), stride);
   for (int i = 0; i < task.count; ++i) {
     float* gate = scratch.gate_up.row(i, stride);
     kernels.silu_multiply(gate, gate + size, size, gate);
     kernels.quantize(gate, size, scratch.rows[i]);
   }
-  matmul_down(down, 0, down.blocks(), scratch.rows.data(), task.count, slots_.row(task.first, out_stride),
-              out_stride);
 }
 
 }  // namespace lily::cpu

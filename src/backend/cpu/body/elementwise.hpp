@@ -35,6 +35,9 @@ LILY_INLINE F sigmoid(F x) {
   return Simd::div(one, Simd::add(one, exponential(Simd::sub(Simd::zero(), x))));
 }
 
+LILY_INLINE F load_values(const float* p) { return Simd::load(p); }
+LILY_INLINE F load_values(const std::uint16_t* p) { return Simd::load_bf16(p); }
+
 LILY_INLINE float sum_of_squares(const float* x, int n) {
   F a = Simd::zero();
   for (int i = 0; i < n; i += kLanes) {
@@ -56,10 +59,11 @@ void l2_normalize(float* x, float eps, float scale, int n) {
   for (int i = 0; i < n; i += kLanes) Simd::store(x + i, Simd::mul(Simd::load(x + i), factor));
 }
 
-void silu_multiply(const float* gate, const float* up, int n, float* out) {
+template <class Value>
+void silu_multiply(const Value* gate, const Value* up, int n, float* out) {
   for (int i = 0; i < n; i += kLanes) {
-    const F g = Simd::load(gate + i);
-    Simd::store(out + i, Simd::mul(Simd::mul(g, sigmoid(g)), Simd::load(up + i)));
+    const F g = load_values(gate + i);
+    Simd::store(out + i, Simd::mul(Simd::mul(g, sigmoid(g)), load_values(up + i)));
   }
 }
 
@@ -78,10 +82,11 @@ void sigmoid_multiply(const float* gate, int n, float* x) {
   }
 }
 
-void add_weighted(const float* const* rows, const float* weights, int count, int n, float* y) {
+template <class Value>
+void add_weighted(const Value* const* rows, const float* weights, int count, int n, float* y) {
   for (int i = 0; i < n; i += kLanes) {
     F sum = Simd::load(y + i);
-    for (int r = 0; r < count; ++r) sum = Simd::fma(Simd::set1(weights[r]), Simd::load(rows[r] + i), sum);
+    for (int r = 0; r < count; ++r) sum = Simd::fma(Simd::set1(weights[r]), load_values(rows[r] + i), sum);
     Simd::store(y + i, sum);
   }
 }

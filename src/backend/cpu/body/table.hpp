@@ -27,10 +27,12 @@ constexpr lily::cpu::Kernels make_kernels(const char* name) {
   if constexpr (kStoresPastCache<Simd>) k.matmul_past_cache = &matmul<true>;
   k.rms_norm = &rms_norm;
   k.l2_normalize = &l2_normalize;
-  k.silu_multiply = &silu_multiply;
+  k.silu_multiply = &silu_multiply<float>;
+  k.silu_multiply_halves = &silu_multiply<std::uint16_t>;
   k.gated_rms_norm = &gated_rms_norm;
   k.sigmoid_multiply = &sigmoid_multiply;
-  k.add_weighted = &add_weighted;
+  k.add_weighted = &add_weighted<float>;
+  k.add_weighted_halves = &add_weighted<std::uint16_t>;
   k.convolve = &convolve;
   k.delta_net = &delta_net;
   k.store_kv = &store_kv;

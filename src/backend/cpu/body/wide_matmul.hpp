@@ -22,14 +22,14 @@ namespace {
 
 namespace wide {
 
-template <class Tiles, class Words>
+template <class Tiles, class Words, class Result>
 class Product {
  public:
   Product(const PackedMatrix& matrix, int begin, int end, int tokens, bool past_cache)
       : matrix_(matrix), begin_(begin), end_(end), past_cache_(past_cache), space_(matrix.groups, tokens) {}
 
   // Up to kPanelTokens tokens.
-  void run(const ActivationRow* rows, int tokens, float* out, std::ptrdiff_t stride) {
+  void run(const ActivationRow* rows, int tokens, Result* out, std::ptrdiff_t stride) {
     space_.take(rows, tokens);
     forget();
     // The slices of all panels are one sequence; each is unpacked while the one before is multiplied.
@@ -66,7 +66,7 @@ class Product {
   }
 
   template <int kBlocks>
-  void multiply_slice(int slice, int turn, int tokens, float* out, std::ptrdiff_t stride) {
+  void multiply_slice(int slice, int turn, int tokens, Result* out, std::ptrdiff_t stride) {
     const int tiles = (tokens + kTileTokens - 1) / kTileTokens;
     const bool last = slice == space_.slices() - 1;
     for (int tile = 0; tile < tiles; tile += 2) {
@@ -100,9 +100,10 @@ class Product {
   // Results are written while the product after the next is computed; a line that is not in the nearest cache
   // by then costs 7 ns, because stores wait for each other (128 tokens of gate and up 1,561 GOP/s, 1,709).
   template <int kBlocks>
-  static void ask_for_results(const float* out, std::ptrdiff_t stride, int tokens) {
+  static void ask_for_results(const Result* out, std::ptrdiff_t stride, int tokens) {
+    constexpr int kLine = 64 / sizeof(Result);
     for (int t = 0; t < tokens; ++t) {
-      for (int b = 0; b < kBlocks; ++b) __builtin_prefetch(out + t * stride + b * kLanes, 1, 3);
+      for (int at = 0; at < kBlocks * kLanes; at += kLine) __builtin_prefetch(out + t * stride + at, 1, 3);
     }
   }
 
@@ -163,7 +164,7 @@ class Product {
   void multiply(const Operands& operands) {
     const std::byte* weights = operands.weights;
     TokenTile tokens = operands.tokens;
-    const Sums<Words> waiting = waiting_;
+    const Sums<Words, Result> waiting = waiting_;
     std::byte* memory = in_tiles_.memory;
     const Unit* unit = unpacking_.next();
     step<kTokens, kScale, kUnits, true>(0, weights, tokens, unit, waiting, memory);
@@ -176,15 +177,12 @@ class Product {
   }
   template <int kTokens, bool kScale, int kUnits, bool kFirst>
   inline __attribute__((always_inline)) void step(int g, const std::byte* weights, const TokenTile& tokens,
-                                                  const Unit* units, const Sums<Words>& waiting,
+                                                  const Unit* units, const Sums<Words, Result>& waiting,
                                                   std::byte* memory) {
     constexpr int kProducts = kPanelBlocks * kTokens;
     const auto beside = [&]<int kProduct>(std::integral_constant<int, kProduct>)
         __attribute__((always_inline)) {
-      // Of two tiles of tokens a sum tile is scaled in a step, of one a half.
-      if constexpr (kScale && kTokens == 2) waiting.template scale_rows<4>(g / 2, g % 2, 4 * kProduct);
-      if constexpr (kScale && kTokens == 1)
-        waiting.template scale_rows<4>(0, g / 2, g % 2 * 8 + 4 * kProduct);
+      if constexpr (kScale) waiting.template scale_rows<kPanelBlocks, 2>(2 * (g * kProducts + kProduct));
       constexpr int kChunks = kUnits * kChunksPerGroup / kWideGroups / kProducts;
       if constexpr (kUnits >= kWideGroups) {
         constexpr int kPerStep = kUnits / kWideGroups, kFirstChunk = kProduct * kChunks;
@@ -264,21 +262,36 @@ class Product {
   Workspace space_;
   Tiles tiles_;
   Unpacking<Words> unpacking_;
-  Sums<Words> waiting_, in_tiles_;  // in memory, of the product before the last; in tiles, of the last
+  Sums<Words, Result> waiting_,
+      in_tiles_;  // in memory, of the product before the last; in tiles, of the last
   alignas(64) float scales_[4][kPanelBlocks * kLanes];
   int which_sums_ = 0;  // of the next product
 };
+
+template <class Tiles, class Words, class Result>
+void multiply(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
+              Result* out, std::ptrdiff_t stride, bool past_cache) {
+  // Lines are written as a whole, from their beginning.
+  past_cache = past_cache && lily::cpu::whole_lines(out + begin * kLanes, stride);
+  Product<Tiles, Words, Result> product(matrix, begin, end, tokens, past_cache);
+  for (int first = 0; first < tokens; first += kPanelTokens) {
+    product.run(rows + first, std::min(kPanelTokens, tokens - first), out + first * stride, stride);
+  }
+  if (past_cache) Words::fence();
+}
 
 // Kernels::matmul for wide rows, and with kPastCache Kernels::matmul_past_cache.
 template <class Tiles, class Words, bool kPastCache>
 void matmul(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens, float* out,
             std::ptrdiff_t stride) {
-  const bool past_cache = kPastCache && lily::cpu::whole_lines(out, stride);
-  Product<Tiles, Words> product(matrix, begin, end, tokens, past_cache);
-  for (int first = 0; first < tokens; first += kPanelTokens) {
-    product.run(rows + first, std::min(kPanelTokens, tokens - first), out + first * stride, stride);
-  }
-  if (past_cache) Words::fence();
+  multiply<Tiles, Words>(matrix, begin, end, rows, tokens, out, stride, kPastCache);
+}
+
+// Kernels::matmul_to_halves.
+template <class Tiles, class Words>
+void matmul_to_halves(const PackedMatrix& matrix, int begin, int end, const ActivationRow* rows, int tokens,
+                      std::uint16_t* out, std::ptrdiff_t stride, bool past_cache) {
+  multiply<Tiles, Words>(matrix, begin, end, rows, tokens, out, stride, past_cache);
 }
 
 // Kernels::quantize for a wide row.

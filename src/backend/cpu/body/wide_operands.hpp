@@ -8,10 +8,13 @@
 //   unpack_bytes(high, low, factors, tile)
 //                                 the same of one chunk of 8-bit codes, from both planes
 //   round(x, columns, codes)      up to kWideColumns values in the order of tiles; returns their scale
-//   add_scaled<n>(sums, scales, token_scales, before, first, to, stride, past_cache)
-//                                 n rows of 16: to = sums * (scales * token_scale) + (first ? 0 : before);
-//                                 past_cache: `to` is written past the caches, to be fenced
-//   fence()
+//   add_scaled(sums, scales, token_scale, before, first)
+//                                 a row of 16 Lanes: sums * (scales * token_scale) + (first ? 0 : before)
+//   load(p), put<past_cache>(to, lanes)
+//                                 16 floats; `to` may be halves, which are bf16
+//   put<past_cache>(to, first, second)
+//                                 the same, 32 of them
+//   fence()                       after what was put past the caches
 #pragma once
 
 #include <algorithm>
@@ -126,14 +129,14 @@ class Unpacking {
 };
 
 // Sums of products in tiles [token tile][kPanelBlocks blocks] of [16 tokens][16 rows], on their way to the
-// results.
-template <class Words>
+// results, which are float or halves.
+template <class Words, class Result>
 struct Sums {
   std::byte* memory = nullptr;          // int32, kSumsBytes, where they wait to be scaled
   const float* scales = nullptr;        // [block][16], of rows
   const float* token_scales = nullptr;  // [token tile][16]
   float* partial = nullptr;             // [token tile][kPanelBlocks][16][16], sums of the slices before
-  float* out = nullptr;                 // results, of the last slice
+  Result* out = nullptr;                // results, of the last slice
   std::ptrdiff_t stride = 0;            // of tokens' results
   int tokens = 0, token_tiles = 0, blocks = 0;
   bool first = false, last = false;  // of the slices
@@ -142,22 +145,45 @@ struct Sums {
   bool nothing() const { return token_tiles == 0; }
   // Whether all of their tiles' rows go somewhere.
   bool whole() const { return blocks == kPanelBlocks && (!last || tokens >= token_tiles * kTileTokens); }
-  // Tokens [token, token + kCount) of a tile.
-  template <int kCount>
-  inline __attribute__((always_inline)) void scale_rows(int token_tile, int block, int token) const {
-    const int tile = token_tile * kPanelBlocks + block;
-    float* before = partial + (tile * kTileTokens + token) * kLanes;
-    const std::ptrdiff_t row = token_tile * kTileTokens + token;
-    Words::template add_scaled<kCount>(
-        memory + tile * kTileBytes + token * 64, scales + block * kLanes, token_scales + row, before, first,
-        last ? out + row * stride + block * kLanes : before, last ? stride : kLanes, last && past_cache);
+  // Tokens [token, token + kCount), all of one tile.
+  template <int kBlocks, int kCount>
+  inline __attribute__((always_inline)) void scale_rows(int token) const {
+    using Lanes = typename Words::Lanes;
+    const int tile = token / kTileTokens * kPanelBlocks, row = token % kTileTokens;
+    Lanes of_rows[kBlocks], values[kCount][kBlocks];
+    for (int b = 0; b < kBlocks; ++b) of_rows[b] = Words::load(scales + b * kLanes);
+    for (int i = 0; i < kCount; ++i) {
+      for (int b = 0; b < kBlocks; ++b) {
+        const int at = ((tile + b) * kTileTokens + row + i) * kLanes;
+        values[i][b] = Words::add_scaled(memory + at * sizeof(float), of_rows[b], token_scales[token + i],
+                                         partial + at, first);
+      }
+    }
+    if (!last) {
+      for (int i = 0; i < kCount; ++i) {
+        for (int b = 0; b < kBlocks; ++b) {
+          Words::template put<false>(partial + ((tile + b) * kTileTokens + row + i) * kLanes, values[i][b]);
+        }
+      }
+    } else if (past_cache) {
+      for (int i = 0; i < kCount; ++i) put_row<true, kBlocks>(token + i, values[i]);
+    } else {
+      for (int i = 0; i < kCount; ++i) put_row<false, kBlocks>(token + i, values[i]);
+    }
   }
   void scale() const {
-    for (int t = 0; t < token_tiles; ++t) {
-      const int count = last ? std::min(kTileTokens, tokens - t * kTileTokens) : kTileTokens;
-      for (int b = 0; b < blocks; ++b) {
-        for (int i = 0; i < count; ++i) scale_rows<1>(t, b, i);
-      }
+    const int count = last ? std::min(tokens, token_tiles * kTileTokens) : token_tiles * kTileTokens;
+    for (int i = 0; i < count; ++i) blocks == 2 ? scale_rows<2, 1>(i) : scale_rows<1, 1>(i);
+  }
+
+ private:
+  template <bool kPastCache, int kBlocks>
+  inline __attribute__((always_inline)) void put_row(int token, const typename Words::Lanes* values) const {
+    Result* to = out + token * stride;
+    if constexpr (kBlocks == 2) {
+      Words::template put<kPastCache>(to, values[0], values[1]);
+    } else {
+      Words::template put<kPastCache>(to, values[0]);
     }
   }
 };

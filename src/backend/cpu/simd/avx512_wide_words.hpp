@@ -83,27 +83,35 @@ struct Avx512WideWords {
     return _mm512_cvtss_f32(_mm512_mul_ps(size, _mm512_set1_ps(1.0F / 127)));
   }
 
-  template <int kCount>
-  static inline __attribute__((always_inline)) void add_scaled(const std::byte* sums, const float* scales,
-                                                               const float* token_scales, const float* before,
-                                                               bool first, float* to, std::ptrdiff_t stride,
-                                                               bool past_cache) {
-    const __m512 of_rows = _mm512_loadu_ps(scales);
+  using Lanes = __m512;
+  static inline __attribute__((always_inline)) Lanes load(const float* p) { return _mm512_loadu_ps(p); }
+  static inline __attribute__((always_inline)) Lanes add_scaled(const std::byte* sums, Lanes scales,
+                                                                float token_scale, const float* before,
+                                                                bool first) {
     const auto there = static_cast<__mmask16>(first ? 0 : 0xffff);
-    __m512 values[kCount];
-#pragma GCC unroll 8
-    for (int t = 0; t < kCount; ++t) {
-      values[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums + t * 64)),
-                                  _mm512_mul_ps(of_rows, _mm512_set1_ps(token_scales[t])),
-                                  _mm512_maskz_loadu_ps(there, before + t * 16));
-    }
-    if (past_cache) {
-#pragma GCC unroll 8
-      for (int t = 0; t < kCount; ++t) _mm512_stream_ps(to + t * stride, values[t]);
-    } else {
-#pragma GCC unroll 8
-      for (int t = 0; t < kCount; ++t) _mm512_storeu_ps(to + t * stride, values[t]);
-    }
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)),
+                           _mm512_mul_ps(scales, _mm512_set1_ps(token_scale)),
+                           _mm512_maskz_loadu_ps(there, before));
+  }
+  template <bool kPastCache>
+  static inline __attribute__((always_inline)) void put(float* to, Lanes lanes) {
+    kPastCache ? _mm512_stream_ps(to, lanes) : _mm512_storeu_ps(to, lanes);
+  }
+  template <bool kPastCache>
+  static inline __attribute__((always_inline)) void put(float* to, Lanes first, Lanes second) {
+    put<kPastCache>(to, first);
+    put<kPastCache>(to + 16, second);
+  }
+  template <bool kPastCache>
+  static inline __attribute__((always_inline)) void put(std::uint16_t* to, Lanes lanes) {
+    const auto halves = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(lanes));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), halves);
+  }
+  template <bool kPastCache>
+  static inline __attribute__((always_inline)) void put(std::uint16_t* to, Lanes first, Lanes second) {
+    const auto halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+    kPastCache ? _mm512_stream_si512(reinterpret_cast<__m512i*>(to), halves)
+               : _mm512_storeu_si512(to, halves);
   }
   static void fence() { _mm_sfence(); }
 

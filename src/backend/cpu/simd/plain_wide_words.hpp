@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfloat>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -61,18 +62,37 @@ struct PlainWideWords {
     return size * (1.0F / 127);
   }
 
-  template <int kCount>
-  static void add_scaled(const std::byte* sums, const float* scales, const float* token_scales,
-                         const float* before, bool first, float* to, std::ptrdiff_t stride,
-                         bool /*past_cache*/) {
-    for (int t = 0; t < kCount; ++t) {
-      std::int32_t row[16];
-      std::memcpy(row, sums + t * 64, sizeof row);
-      for (int r = 0; r < 16; ++r) {
-        to[t * stride + r] = std::fma(static_cast<float>(row[r]), scales[r] * token_scales[t],
-                                      first ? 0.0F : before[t * 16 + r]);
-      }
+  struct Lanes {
+    float lane[16];
+  };
+  static Lanes load(const float* p) {
+    Lanes lanes;
+    std::memcpy(lanes.lane, p, sizeof lanes.lane);
+    return lanes;
+  }
+  static Lanes add_scaled(const std::byte* sums, const Lanes& scales, float token_scale, const float* before,
+                          bool first) {
+    std::int32_t row[16];
+    std::memcpy(row, sums, sizeof row);
+    Lanes lanes;
+    for (int r = 0; r < 16; ++r) {
+      lanes.lane[r] =
+          std::fma(static_cast<float>(row[r]), scales.lane[r] * token_scale, first ? 0.0F : before[r]);
     }
+    return lanes;
+  }
+  template <bool kPastCache>
+  static void put(float* to, const Lanes& lanes) {
+    std::memcpy(to, lanes.lane, sizeof lanes.lane);
+  }
+  template <bool kPastCache>
+  static void put(std::uint16_t* to, const Lanes& lanes) {
+    for (int r = 0; r < 16; ++r) to[r] = to_bf16(lanes.lane[r]);
+  }
+  template <bool kPastCache, class Result>
+  static void put(Result* to, const Lanes& first, const Lanes& second) {
+    put<kPastCache>(to, first);
+    put<kPastCache>(to + 16, second);
   }
   static void fence() {}
 
@@ -90,6 +110,10 @@ struct PlainWideWords {
   static float inverse_of(float size, float limit) { return size > 1e-30F ? limit / size : 0.0F; }
   // What is not finite has a scale that is not, whatever its code.
   static long nearest(float x) { return std::isfinite(x) ? std::lrint(x) : 0; }
+  // As vcvtneps2bf16: denormal numbers become zeros, which keep their sign.
+  static std::uint16_t to_bf16(float x) {
+    return lily::float_to_bf16(std::fabs(x) < FLT_MIN ? std::copysign(0.0F, x) : x);
+  }
   static int place(int column) {
     return column % 4 < 2 ? column % 4 + column / 4 * 2 : column % 4 + 2 + column / 4 * 2;
   }
