@@ -60,6 +60,7 @@ struct TextOptions {
   int window = 0;              // tokens read from a fresh start at a time; 0: the default context
   std::filesystem::path against{};  // a second checkpoint with the same tokens reads the text too
   std::string against_backend = "auto";
+  Activations against_activations = Activations::automatic;
 };
 
 // How well a checkpoint predicts a text. The first token of each window follows nothing and is not predicted;

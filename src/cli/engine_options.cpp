@@ -34,15 +34,21 @@ void add_engine_options(Arguments& arguments, EngineOptions& options) {
   add_kv_option(arguments, options.kv);
   add_backend_option(arguments, options.backend);
   arguments.option("--threads", options.threads, "Threads (default: all cores)", "N").range(1, kMaxThreads);
-  arguments
+  add_activations_option(arguments, "--activations", options.activations,
+                         "Precision of the activations (default: auto)");
+}
+
+Arguments& add_activations_option(Arguments& arguments, const std::string& option, Activations& activations,
+                                  const std::string& help) {
+  return arguments
       .option(
-          "--activations",
-          [&options](const std::string& name) {
-            options.activations = name == "exact"  ? Activations::exact
-                                  : name == "fast" ? Activations::fast
-                                                   : Activations::automatic;
+          option,
+          [&activations](const std::string& name) {
+            activations = name == "exact"  ? Activations::exact
+                          : name == "fast" ? Activations::fast
+                                           : Activations::automatic;
           },
-          "Precision of the activations (default: auto)")
+          help)
       .one_of({"auto", "exact", "fast"});
 }
 

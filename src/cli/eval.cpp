@@ -163,6 +163,9 @@ void add_eval(CLI::App& program) {
       .only_with("--text")
       .option("--against-backend", flags->text.against_backend, "The second one's backend (default: auto)",
               "NAME")
+      .only_with("--against");
+  add_activations_option(arguments, "--against-activations", flags->text.against_activations,
+                         "Precision of the second one's activations (default: auto)")
       .only_with("--against")
       .exactly_one({"--golden", "--suite", "--text"})
       .examples(

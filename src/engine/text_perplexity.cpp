@@ -153,6 +153,7 @@ TextRow evaluate_text(const EngineOptions& engine, const TextOptions& options) {
     EngineOptions other = engine;
     other.model = options.against;
     other.backend = options.against_backend;
+    other.activations = options.against_activations;
     const engine::ProvedModel other_proved = engine::prove_model(other, window);
     check_same_tokens(ids, text, other, width, other_proved.checkpoint->dimensions().vocabulary);
     second.emplace(other, other_proved, window);

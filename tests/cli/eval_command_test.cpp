@@ -103,6 +103,7 @@ TEST_F(EvalCommand, RefusesWhatWouldBeIgnored) {
   EXPECT_EQ(status({"--text", "x", "--verbose"}), 2);
   EXPECT_EQ(status({"--suite", "mini", "--window", "9"}), 2);
   EXPECT_EQ(status({"--text", "x", "--against-backend", "cpu"}), 2);
+  EXPECT_EQ(status({"--text", "x", "--against-activations", "exact"}), 2);
   EXPECT_EQ(status({"--text", "x", "--window", "1"}), 2);
 }
 

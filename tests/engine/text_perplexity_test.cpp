@@ -96,6 +96,21 @@ TEST_F(TextPerplexity, OfTheCpuBackendAgreesWithTheReference) {
   EXPECT_NEAR(row.perplexity / row.against_perplexity, row.perplexity_ratio, 1e-9);
 }
 
+// The reference computes exactly, whatever the other does.
+TEST_F(TextPerplexity, TheSecondOneHasActivationsOfItsOwn) {
+  write("Hello there, how are you?");
+  EngineOptions fast = options_of("cpu");
+  fast.activations = Activations::fast;
+  TextOptions text{.text = path_, .against = testing::kMini, .against_backend = "reference"};
+  const TextRow row = evaluate_text(fast, text);
+  EXPECT_GT(row.kl, 0);
+  text.against_backend = "cpu";
+  text.against_activations = Activations::fast;
+  EXPECT_EQ(evaluate_text(fast, text).kl, 0);
+  text.against_activations = Activations::exact;
+  EXPECT_GT(evaluate_text(fast, text).kl, 0);
+}
+
 TEST_F(TextPerplexity, RefusesWhatItCannotCompare) {
   write("Hello there");
   const Error error = testing::raised(
