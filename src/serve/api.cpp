@@ -86,6 +86,15 @@ std::optional<HttpReply> Api::admit(const HttpRequest& request) {
         request, with_status(401, invalid_request("a valid API key is needed: Authorization: Bearer KEY", {},
                                                   "invalid_api_key")));
   }
+  // The browser keeps a foreign page from reading replies, not from making the model work.
+  if (request.path != kHealth && options_.api_keys.empty() && is_foreign(options_.cors_origin, request)) {
+    return refusal(
+        request,
+        with_status(403, invalid_request(fmt::format("pages of {} may not call this server; --cors-origin "
+                                                     "allows an origin, and so does a key of --api-key-file",
+                                                     printable(request.header("Origin"), 100)),
+                                         {}, "origin_not_allowed")));
+  }
   const std::string_view method = method_of(request.path);
   if (method.empty()) return refusal(request, unknown_path(request));
   if (request.method != method && !(request.method == "HEAD" && method == "GET")) {

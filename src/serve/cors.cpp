@@ -39,6 +39,11 @@ bool origin_allowed(std::string_view allowed, std::string_view origin) {
 
 }  // namespace
 
+bool is_foreign(std::string_view allowed, const HttpRequest& request) {
+  const std::string_view origin = request.header("Origin");
+  return !origin.empty() && !origin_allowed(allowed, origin);
+}
+
 HttpHeaders cors_headers(std::string_view allowed, const HttpRequest& request) {
   const std::string_view origin = request.header("Origin");
   if (!origin_allowed(allowed, origin)) return {};

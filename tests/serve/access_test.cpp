@@ -103,6 +103,27 @@ TEST(Access, OriginsByConfiguration) {
   EXPECT_EQ(allowed("https://app.example", "http://localhost:5173"), "");
 }
 
+// A page needs no permission to send a request whose reply it may not read, and a name of its own that points
+// here to read it too.
+TEST(Access, ForeignPagesMakeNobodyWorkWithoutAKey) {
+  TestServer open;
+  for (const char* foreign : {"https://evil.example", "http://localhost.evil.example:8080", "null"}) {
+    const RequestHeaders origin = {{"Origin", foreign}, {"Content-Type", "text/plain"}};
+    const Reply refused = chat(open.port(), body(), origin);
+    EXPECT_EQ(refused.status, 403) << foreign;
+    EXPECT_EQ(refused.at("error.code"), "origin_not_allowed");
+    EXPECT_NE(refused.at("error.message").value_or("").find(foreign), std::string::npos);
+    EXPECT_EQ(get(open.port(), "/v1/models", origin).status, 403);
+    EXPECT_EQ(get(open.port(), "/health", origin).status, 200);
+  }
+  EXPECT_EQ(chat(open.port(), body(), {{"Origin", "http://localhost:5173"}}).status, 200);
+
+  TestServer keyed(default_script, with_key());
+  EXPECT_EQ(chat(keyed.port(), body(), {{"Origin", "https://evil.example"}, {"x-api-key", "k1"}}).status,
+            200);
+  EXPECT_EQ(chat(keyed.port(), body(), {{"Origin", "https://evil.example"}}).status, 401);
+}
+
 TEST(Access, ErrorsAndStreamsCarryTheOriginToo) {
   TestServer server(default_script, with_key());
   const RequestHeaders origin = {{"Origin", "http://localhost:1"}};
