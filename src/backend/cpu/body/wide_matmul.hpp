@@ -156,10 +156,10 @@ class Product {
 
   // Tiles 0 to 3 are sums, 4 and 5 weights, 6 and 7 tokens. A product keeps the tile unit busy for 16 cycles,
   // in which vectors do their share: they are given it product by product, because few tile instructions are
-  // in flight at a time. So are the sums of the product before: stored in a row they take the room that later
-  // stores need until the last of them is there (128 tokens of gate and up 1,421 GOP/s, 1,561; mixer output
-  // 1,710, 1,923). Tokens are loaded once in a slice; in the nearest cache they would push out what is
-  // written there (824, 1,368).
+  // in flight at a time. So are the stores of the product before, which wait for its last sums: in a row they
+  // held up what is stored after them (128 tokens of gate and up 1,421 GOP/s, 1,561; mixer output 1,710,
+  // 1,923). Tokens are loaded once in a slice; in the nearest cache they would push out what is written there
+  // (824, 1,368).
   template <int kTokens, bool kScale, int kUnits>
   void multiply(const Operands& operands) {
     const std::byte* weights = operands.weights;
