@@ -14,6 +14,9 @@ namespace {
 // Enough for every client seen; keeps the work per character of an answer bounded.
 constexpr std::size_t kMaxStopStrings = 64;
 constexpr std::size_t kMaxStopBytes = 4096;
+// Tokens of a prompt that are counted, in contexts: whoever sends a little too much learns how much, and a
+// huge text keeps nobody busy.
+constexpr std::size_t kCountedContexts = 4;
 
 struct Prompt {
   std::vector<TokenId> ids;
@@ -34,17 +37,42 @@ void refuse_media(const ChatPrompt& chat) {
   }
 }
 
-Prompt read_prompt(const ChatPrompt& chat, const TextProtocol& text) {
+[[noreturn]] void refuse_length(const std::string& tokens, int context, const char* param) {
+  throw Error(ErrorKind::too_long,
+              fmt::format("the prompt has {} tokens; the context is {} and must hold at least one token of "
+                          "the answer too",
+                          tokens, context),
+              param);
+}
+
+// The ids that encode(most) gives.
+template <class Encode>
+std::vector<TokenId> encode_for(int context, const char* param, const Encode& encode) {
+  const std::size_t most = kCountedContexts * static_cast<std::size_t>(context);
+  try {
+    return encode(most);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::too_long) throw;
+    refuse_length(fmt::format("more than {}", most), context, param);
+  }
+}
+
+Prompt read_prompt(const ChatPrompt& chat, const TextProtocol& text, int context) {
   refuse_media(chat);
   const RenderedPrompt rendered = text.render(chat);
-  return {text.encode(rendered), rendered.in_think, "messages"};
+  constexpr const char* kParam = "messages";
+  return {encode_for(context, kParam, [&](std::size_t most) { return text.encode(rendered, most); }),
+          rendered.in_think, kParam};
 }
 
-Prompt read_prompt(const std::string& continued, const TextProtocol& text) {
-  return {.ids = text.encode(continued, true)};
+Prompt read_prompt(const std::string& continued, const TextProtocol& text, int context) {
+  Prompt prompt;
+  prompt.ids =
+      encode_for(context, prompt.param, [&](std::size_t most) { return text.encode(continued, true, most); });
+  return prompt;
 }
 
-Prompt read_prompt(const std::vector<TokenId>& ids, const TextProtocol& text) {
+Prompt read_prompt(const std::vector<TokenId>& ids, const TextProtocol& text, int /*context*/) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && static_cast<std::size_t>(ids[i]) < text.vocabulary_size()) continue;
     throw Error(
@@ -60,12 +88,7 @@ void check_length(const Prompt& prompt, int context) {
     throw Error(ErrorKind::bad_input, "the prompt is empty; at least one token is needed", prompt.param);
   }
   if (prompt.ids.size() < static_cast<std::size_t>(context)) return;
-  throw Error(
-      ErrorKind::too_long,
-      fmt::format("the prompt has {} tokens; the context is {} and must hold at least one token of the "
-                  "answer too",
-                  prompt.ids.size(), context),
-      prompt.param);
+  refuse_length(std::to_string(prompt.ids.size()), context, prompt.param);
 }
 
 void check_stop_strings(const std::vector<std::string>& stop_strings) {
@@ -116,8 +139,8 @@ PreparedRequest prepare_request(const GenerationRequest& request, const RequestR
   check_stop_strings(request.stop_strings);
   const int max_tokens = checked_max_tokens(request.max_tokens);
 
-  Prompt prompt =
-      std::visit([&](const auto& value) { return read_prompt(value, rules.text); }, request.prompt);
+  Prompt prompt = std::visit([&](const auto& value) { return read_prompt(value, rules.text, rules.context); },
+                             request.prompt);
   check_length(prompt, rules.context);
   prepared.max_new_tokens = std::min(max_tokens, rules.context - static_cast<int>(prompt.ids.size()));
   prepared.prompt = std::move(prompt.ids);

@@ -69,17 +69,17 @@ class TokenizerProtocol final : public TextProtocol {
 
   std::size_t vocabulary_size() const override { return tokenizer_->size(); }
 
-  std::vector<TokenId> encode(std::string_view text, bool match_control) const override {
+  std::vector<TokenId> encode(std::string_view text, bool match_control, std::size_t most) const override {
     std::vector<TokenId> ids;
-    tokenizer_->encode(text, match_control ? ControlTokens::match : ControlTokens::plain, ids);
+    tokenizer_->encode(text, match_control ? ControlTokens::match : ControlTokens::plain, ids, most);
     return ids;
   }
 
-  std::vector<TokenId> encode(const RenderedPrompt& prompt) const override {
+  std::vector<TokenId> encode(const RenderedPrompt& prompt, std::size_t most) const override {
     std::vector<TokenId> ids;
     std::string plain;  // neighbouring plain segments are one text to the official tokenizer
     const auto flush = [&] {
-      tokenizer_->encode(plain, ControlTokens::plain, ids);
+      tokenizer_->encode(plain, ControlTokens::plain, ids, most);
       plain.clear();
     };
     for (const PromptSegment& segment : prompt.segments) {

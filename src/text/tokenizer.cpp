@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <utility>
@@ -57,7 +58,11 @@ struct Tokenizer::Impl {
         merges(file.byte_ids, file.merges, vocabulary.lengths()),
         added(std::move(file.added_tokens)),
         nfc(file.nfc),
-        pretokenizer(std::move(splitter)) {}
+        pretokenizer(std::move(splitter)) {
+    for (const std::uint32_t length : vocabulary.lengths()) {
+      longest_token = std::max<std::size_t>(longest_token, length);
+    }
+  }
 
   std::unique_ptr<Workspace> take_workspace() const {
     const std::lock_guard lock(mutex);
@@ -74,18 +79,29 @@ struct Tokenizer::Impl {
   }
 
   // Text without added tokens.
-  void encode_plain(std::string_view text, Workspace& workspace, std::vector<TokenId>& ids) const {
+  void encode_plain(std::string_view text, Workspace& workspace, std::vector<TokenId>& ids,
+                    std::size_t most) const {
     for_each_stretch(
         text,
         [&](std::string_view valid) {
-          encode_pieces(nfc ? to_nfc(valid, workspace.normalized) : valid, workspace, ids);
+          encode_pieces(nfc ? to_nfc(valid, workspace.normalized) : valid, workspace, ids, most);
         },
-        [&](char broken) { ids.push_back(merges.byte_id(static_cast<unsigned char>(broken))); });
+        [&](char broken) {
+          ids.push_back(merges.byte_id(static_cast<unsigned char>(broken)));
+          check_number(ids.size(), most);
+        });
   }
 
-  void encode_pieces(std::string_view text, Workspace& workspace, std::vector<TokenId>& ids) const {
+  static void check_number(std::size_t tokens, std::size_t most) {
+    if (tokens > most)
+      throw Error(ErrorKind::too_long, fmt::format("the text has more than {} tokens", most));
+  }
+
+  void encode_pieces(std::string_view text, Workspace& workspace, std::vector<TokenId>& ids,
+                     std::size_t most) const {
     std::size_t begin = 0;
     while (begin < text.size()) {
+      check_number(ids.size() + (text.size() - begin) / longest_token, most);
       const std::size_t count = pretokenizer->split(text, begin, workspace.ends);
       // A piece has at most one token per byte; a cached word writes all places of its entry.
       const std::size_t old_size = ids.size();
@@ -98,6 +114,7 @@ struct Tokenizer::Impl {
       }
       ids.resize(static_cast<std::size_t>(out - ids.data()));
     }
+    check_number(ids.size(), most);
   }
 
   // `available` counts the bytes that may be read from the beginning of the piece on. Returns how many tokens
@@ -136,6 +153,7 @@ struct Tokenizer::Impl {
   BpeMerges merges;
   AddedTokens added;
   bool nfc;
+  std::size_t longest_token = 1;  // bytes
   std::unique_ptr<Pretokenizer> pretokenizer;
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<Workspace>> workspaces;
@@ -177,7 +195,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::parse(std::string_view json, const s
 
 std::size_t Tokenizer::size() const noexcept { return impl_->vocabulary.size(); }
 
-void Tokenizer::encode(std::string_view text, ControlTokens control, std::vector<TokenId>& ids) const {
+void Tokenizer::encode(std::string_view text, ControlTokens control, std::vector<TokenId>& ids,
+                       std::size_t most) const {
   if (text.size() > kMaxTextBytes) {
     throw Error(ErrorKind::too_long,
                 fmt::format("text of {} bytes, at most {} can be encoded", text.size(), kMaxTextBytes));
@@ -187,11 +206,12 @@ void Tokenizer::encode(std::string_view text, ControlTokens control, std::vector
   while (control == ControlTokens::match) {
     const auto match = impl_->added.find(text, begin);
     if (!match) break;
-    impl_->encode_plain(text.substr(begin, match->begin - begin), *workspace, ids);
+    impl_->encode_plain(text.substr(begin, match->begin - begin), *workspace, ids, most);
     ids.push_back(match->token->id);
+    Impl::check_number(ids.size(), most);
     begin = match->begin + match->token->text.size();
   }
-  impl_->encode_plain(text.substr(begin), *workspace, ids);
+  impl_->encode_plain(text.substr(begin), *workspace, ids, most);
   impl_->give_back(std::move(workspace));
 }
 

@@ -149,5 +149,26 @@ TEST_F(RequestCheck, ContextLimit) {
   }
 }
 
+// A text is counted up to four contexts.
+TEST_F(RequestCheck, TextFarBeyondTheContextIsNotCounted) {
+  for (const int words : {25, 100000}) {
+    std::string text;
+    for (int i = 0; i < words; ++i) text += "word ";
+    GenerationRequest continued, chat;
+    continued.prompt = text;
+    ChatPrompt conversation;
+    conversation.messages.emplace_back().content.push_back({ContentPart::Kind::text, text});
+    chat.prompt = conversation;
+    for (const GenerationRequest* request : {&continued, &chat}) {
+      const Error error = testing::raised([&] { engine().generate(*request, {}, {}); });
+      EXPECT_EQ(error.kind(), ErrorKind::too_long);
+      EXPECT_EQ(error.param(), request == &chat ? "messages" : "prompt");
+      testing::expect_mentions(error, "the context is 64");
+      EXPECT_EQ(std::string(error.what()).find("more than 256") != std::string::npos, words == 100000)
+          << error.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lily

@@ -69,6 +69,37 @@ TEST(TokenizerLinear, TextBeyondTheLimitIsRefusedUnread) {
   EXPECT_TRUE(ids.empty());
 }
 
+// Words, one word, broken bytes and control tokens, each far longer than what is asked for.
+TEST(TokenizerLinear, NoMoreIsEncodedThanAskedFor) {
+  for (const std::string unit : {"word and word ", "a", "\xFF", "<|im_end|>"}) {
+    std::string text;
+    while (text.size() < (std::size_t{32} << 20)) text.append(unit);
+    std::vector<TokenId> ids;
+    const std::clock_t start = std::clock();
+    try {
+      real_tokenizer().encode(text, ControlTokens::match, ids, 1000);
+      ADD_FAILURE() << unit;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::too_long);
+      EXPECT_NE(std::string(error.what()).find("1000"), std::string::npos);
+    }
+    // The whole text takes 1 to 5 s.
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 0.3) << unit;
+  }
+}
+
+TEST(TokenizerLinear, AsManyAsAskedForAreEncoded) {
+  const std::string text = "Word and word \xFF<|im_end|> again";
+  const std::vector<TokenId> all = encode(real_tokenizer(), text, ControlTokens::match);
+  std::vector<TokenId> ids;
+  real_tokenizer().encode(text, ControlTokens::match, ids, all.size());
+  EXPECT_EQ(ids, all);
+  for (std::size_t most = 0; most < all.size(); ++most) {
+    ids.clear();
+    EXPECT_THROW(real_tokenizer().encode(text, ControlTokens::match, ids, most), Error) << most;
+  }
+}
+
 // Plain BPE as it is defined: look for the lowest rank, leftmost first, until none is left.
 std::vector<TokenId> encode_by_definition(const BpeMerges& merges, std::string_view piece) {
   std::vector<TokenId> ids;
