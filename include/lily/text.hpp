@@ -43,15 +43,12 @@ class TextProtocol {
 
   // Number of addressable ids; ids at or above it have no token.
   virtual std::size_t vocabulary_size() const = 0;
+  static constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
   // Ids of `text`. With `match_control` false, control literals in it are plain text. Throws Error(too_long)
   // as soon as there are sure to be more than `most`.
-  std::vector<TokenId> encode(std::string_view text, bool match_control) const {
-    return encode(text, match_control, kAnyNumber);
-  }
-  std::vector<TokenId> encode(const RenderedPrompt& prompt) const { return encode(prompt, kAnyNumber); }
-  virtual std::vector<TokenId> encode(std::string_view text, bool match_control, std::size_t most) const = 0;
-  virtual std::vector<TokenId> encode(const RenderedPrompt& prompt, std::size_t most) const = 0;
-  static constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
+  virtual std::vector<TokenId> encode(std::string_view text, bool match_control,
+                                      std::size_t most = kAnyNumber) const = 0;
+  virtual std::vector<TokenId> encode(const RenderedPrompt& prompt, std::size_t most = kAnyNumber) const = 0;
   // Text of `ids`, broken UTF-8 replaced by U+FFFD. Throws Error(bad_input) for an id without a token.
   virtual std::string decode(const std::vector<TokenId>& ids) const = 0;
 

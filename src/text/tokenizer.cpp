@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <mutex>
 #include <utility>
@@ -59,9 +58,7 @@ struct Tokenizer::Impl {
         added(std::move(file.added_tokens)),
         nfc(file.nfc),
         pretokenizer(std::move(splitter)) {
-    for (const std::uint32_t length : vocabulary.lengths()) {
-      longest_token = std::max<std::size_t>(longest_token, length);
-    }
+    workspaces.reserve(kKeptWorkspaces);
   }
 
   std::unique_ptr<Workspace> take_workspace() const {
@@ -101,7 +98,7 @@ struct Tokenizer::Impl {
                      std::size_t most) const {
     std::size_t begin = 0;
     while (begin < text.size()) {
-      check_number(ids.size() + (text.size() - begin) / longest_token, most);
+      check_number(ids.size() + (text.size() - begin) / vocabulary.longest(), most);
       const std::size_t count = pretokenizer->split(text, begin, workspace.ends);
       // A piece has at most one token per byte; a cached word writes all places of its entry.
       const std::size_t old_size = ids.size();
@@ -153,7 +150,6 @@ struct Tokenizer::Impl {
   BpeMerges merges;
   AddedTokens added;
   bool nfc;
-  std::size_t longest_token = 1;  // bytes
   std::unique_ptr<Pretokenizer> pretokenizer;
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<Workspace>> workspaces;
@@ -201,18 +197,23 @@ void Tokenizer::encode(std::string_view text, ControlTokens control, std::vector
     throw Error(ErrorKind::too_long,
                 fmt::format("text of {} bytes, at most {} can be encoded", text.size(), kMaxTextBytes));
   }
-  std::unique_ptr<Workspace> workspace = impl_->take_workspace();
+  // Given back whether the text is too long or not.
+  struct Loan {
+    const Impl& impl;
+    std::unique_ptr<Workspace> workspace = impl.take_workspace();
+    ~Loan() { impl.give_back(std::move(workspace)); }
+  } loan{*impl_};
+  Workspace& workspace = *loan.workspace;
   std::size_t begin = 0;
   while (control == ControlTokens::match) {
     const auto match = impl_->added.find(text, begin);
     if (!match) break;
-    impl_->encode_plain(text.substr(begin, match->begin - begin), *workspace, ids, most);
+    impl_->encode_plain(text.substr(begin, match->begin - begin), workspace, ids, most);
     ids.push_back(match->token->id);
     Impl::check_number(ids.size(), most);
     begin = match->begin + match->token->text.size();
   }
-  impl_->encode_plain(text.substr(begin), *workspace, ids, most);
-  impl_->give_back(std::move(workspace));
+  impl_->encode_plain(text.substr(begin), workspace, ids, most);
 }
 
 std::string_view Tokenizer::bytes(TokenId id) const noexcept { return impl_->vocabulary.bytes(id); }

@@ -36,8 +36,8 @@ class Tokenizer {
   std::size_t size() const noexcept;
 
   // Appends the ids of `text` to `ids`. Broken UTF-8 is encoded byte by byte. Time is linear in the text.
-  // Throws Error(too_long) beyond 1 GiB, and as soon as `ids` is sure to have more than `most`: a long text
-  // takes no longer than that many tokens.
+  // Throws Error(too_long) beyond 1 GiB, and as soon as `ids` is sure to have more than `most`: many words
+  // take no longer than that many tokens, one word only if it is longer than they can be.
   void encode(std::string_view text, ControlTokens control, std::vector<TokenId>& ids,
               std::size_t most = TextProtocol::kAnyNumber) const;
 

@@ -14,6 +14,7 @@ bool Vocabulary::add(TokenId id, std::string_view bytes) {
   if (span.length != 0) return false;
   span = {static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(bytes.size())};
   bytes_.append(bytes);
+  longest_ = std::max(longest_, bytes.size());
   return true;
 }
 

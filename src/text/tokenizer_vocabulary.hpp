@@ -21,6 +21,7 @@ class Vocabulary {
   // One more than the highest id that has a token.
   std::size_t size() const noexcept { return spans_.size(); }
   std::vector<std::uint32_t> lengths() const;
+  std::size_t longest() const noexcept { return longest_; }  // bytes of a token
   void reserve(std::size_t ids, std::size_t bytes);
 
  private:
@@ -30,6 +31,7 @@ class Vocabulary {
   };
   std::vector<Span> spans_;
   std::string bytes_;
+  std::size_t longest_ = 0;
 };
 
 // Ids by bytes, over a vocabulary that outlives it.
