@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cfloat>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "backend/cpu/simd/plain_bf16.hpp"
 #include "base/bf16.hpp"
 
 namespace {
@@ -87,7 +87,7 @@ struct PlainWideWords {
   }
   template <bool kPastCache>
   static void put(std::uint16_t* to, const Lanes& lanes) {
-    for (int r = 0; r < 16; ++r) to[r] = to_bf16(lanes.lane[r]);
+    for (int r = 0; r < 16; ++r) to[r] = plain_bf16(lanes.lane[r]);
   }
   template <bool kPastCache, class Result>
   static void put(Result* to, const Lanes& first, const Lanes& second) {
@@ -110,10 +110,6 @@ struct PlainWideWords {
   static float inverse_of(float size, float limit) { return size > 1e-30F ? limit / size : 0.0F; }
   // What is not finite has a scale that is not, whatever its code.
   static long nearest(float x) { return std::isfinite(x) ? std::lrint(x) : 0; }
-  // As vcvtneps2bf16: denormal numbers become zeros, which keep their sign.
-  static std::uint16_t to_bf16(float x) {
-    return lily::float_to_bf16(std::fabs(x) < FLT_MIN ? std::copysign(0.0F, x) : x);
-  }
   static int place(int column) {
     return column % 4 < 2 ? column % 4 + column / 4 * 2 : column % 4 + 2 + column / 4 * 2;
   }

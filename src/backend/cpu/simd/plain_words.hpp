@@ -2,12 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "backend/cpu/simd/plain_bf16.hpp"
 #include "base/bf16.hpp"
 
 namespace {
@@ -36,7 +36,7 @@ struct PlainWords {
   static void fence() {}
 
   static void round(const float* x, std::uint16_t* out) {
-    for (int c = 0; c < 32; ++c) out[place(c)] = to_bf16(x[c]);
+    for (int c = 0; c < 32; ++c) out[place(c)] = plain_bf16(x[c]);
   }
 
  private:
@@ -50,17 +50,13 @@ struct PlainWords {
           const int byte = static_cast<int>(group[plane * 512 + c / 8 * 64 + 4 * r + c % 8 / 2]);
           code = code * 16 + (c % 2 == 0 ? byte & 15 : byte >> 4);
         }
-        const std::uint16_t value = to_bf16(std::fma(static_cast<float>(code), lily::bf16_to_float(affine[r]),
-                                                     lily::bf16_to_float(affine[16 + r])));
+        const std::uint16_t value = plain_bf16(std::fma(
+            static_cast<float>(code), lily::bf16_to_float(affine[r]), lily::bf16_to_float(affine[16 + r])));
         std::memcpy((c < 32 ? first : second) + 64 * r + 2 * place(c % 32), &value, sizeof value);
       }
     }
   }
   static constexpr int place(int column) { return 8 * (column % 4) + column / 4; }
-  // As vcvtne2ps2bf16: denormal numbers become zeros, which keep their sign.
-  static std::uint16_t to_bf16(float x) {
-    return lily::float_to_bf16(std::fabs(x) < FLT_MIN ? std::copysign(0.0F, x) : x);
-  }
 };
 
 }  // namespace
