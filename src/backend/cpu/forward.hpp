@@ -67,7 +67,8 @@ inline int padded_rows(const PackedMatrix& matrix) { return matrix.blocks() * kL
 // Values between rows of which a kernel writes 16 at a time: whole pages apart they would compete for a few
 // lines of the first-level cache (a tile's results take 57 ns to write then, and 23 with a line more).
 inline int stride_of(int columns) { return columns % 1024 == 0 ? columns + kLanes : columns; }
-// The same of halves, in whole lines.
+// The same of halves, in whole lines: 32 tokens' rows are asked for together, and of rows a KiB apart a cache
+// holds fewer.
 inline int half_stride_of(int columns) {
   constexpr int kLine = 2 * kLanes;
   return columns % 512 == 0 ? columns + kLine : (columns + kLine - 1) / kLine * kLine;

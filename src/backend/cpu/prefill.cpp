@@ -30,28 +30,27 @@ Prefiller::Prefiller(const Context& context, RowFormat format)
                                                  : context.kernels.delta_net_heads),
       attention_in_codes_(format != RowFormat::two_terms && context.kernels.attend_codes != nullptr),
       on_tiles_(format != RowFormat::two_terms && delta_net_heads_ != nullptr),
-      in_halves_(format == RowFormat::wide && context.kernels.matmul_to_halves != nullptr) {
+      in_halves_(format == RowFormat::wide) {
   const model::Dimensions& dims = context.dims;
-  const auto rows = [](int count, int columns) { return FloatBuffer(count, columns); };
   const int chunk = context.kernels.expert_chunk, expert_tokens = context.kernels.expert_tokens;
-  hidden_ = rows(chunk, dims.hidden_size);
-  mixed_ = rows(kChunk, sizes_.mixer_rows);
-  convolved_ = rows(kChunk, stride_of(dims.conv_channels()));
-  inner_ = rows(kChunk, stride_of(sizes_.inner_columns));
-  router_ = rows(chunk, sizes_.router_rows);
-  gates_ = rows(kChunk, 2 * dims.value_heads);
-  queries_ = rows(kChunk, dims.attention_rows());
-  attention_sums_ = rows(kChunk, 2 * dims.attention_heads);
-  angles_ = rows(chunk, dims.rotary_dim);
-  logits_ = rows(1, padded_rows(context.weights.head));
+  hidden_ = FloatBuffer(chunk, dims.hidden_size);
+  mixed_ = FloatBuffer(kChunk, sizes_.mixer_rows);
+  convolved_ = FloatBuffer(kChunk, stride_of(dims.conv_channels()));
+  inner_ = FloatBuffer(kChunk, stride_of(sizes_.inner_columns));
+  router_ = FloatBuffer(chunk, sizes_.router_rows);
+  gates_ = FloatBuffer(kChunk, 2 * dims.value_heads);
+  queries_ = FloatBuffer(kChunk, dims.attention_rows());
+  attention_sums_ = FloatBuffer(kChunk, 2 * dims.attention_heads);
+  angles_ = FloatBuffer(chunk, dims.rotary_dim);
+  logits_ = FloatBuffer(1, padded_rows(context.weights.head));
   const int active = dims.experts_per_token + 1;
   const int panel_rows = sizes_.panels * dims.hidden_size;
   if (in_halves_) {
     output_halves_ = HalfBuffer(kChunk, half_stride_of(panel_rows));
     slot_halves_ = HalfBuffer(chunk * active, half_stride_of(dims.hidden_size));
   } else {
-    output_ = rows(kChunk, stride_of(panel_rows));
-    slots_ = rows(chunk * active, stride_of(dims.hidden_size));
+    output_ = FloatBuffer(kChunk, stride_of(panel_rows));
+    slots_ = FloatBuffer(chunk * active, stride_of(dims.hidden_size));
   }
   input_rows_ = ActivationRows(chunk, dims.hidden_size, format);
   // The router decides which experts run: its input keeps two terms, for 0.7 % of the multiplications. In
@@ -69,14 +68,14 @@ Prefiller::Prefiller(const Context& context, RowFormat format)
   token_of_slot_.resize(slot_of_.size());
   threads_.resize(static_cast<std::size_t>(context.pool.size()));
   for (ThreadScratch& scratch : threads_) {
-    scratch.normed = rows(1, dims.hidden_size);
+    scratch.normed = FloatBuffer(1, dims.hidden_size);
     // A huge page: 16 tokens' rows are written at a time, each in a small page of its own.
     const int stride = stride_of(sizes_.expert_rows), half_stride = half_stride_of(sizes_.expert_rows);
     if (in_halves_) {
-      scratch.gate_up = rows(1, stride);
+      scratch.gate_up = FloatBuffer(1, stride);
       scratch.gate_up_halves = HalfBuffer(std::max(expert_tokens, (1 << 20) / half_stride + 1), half_stride);
     } else {
-      scratch.gate_up = rows(std::max(expert_tokens, (1 << 19) / stride + 1), stride);
+      scratch.gate_up = FloatBuffer(std::max(expert_tokens, (1 << 19) / stride + 1), stride);
     }
     scratch.rows = ActivationRows(expert_tokens, sizes_.expert_columns, format);
     scratch.gathered.resize(static_cast<std::size_t>(expert_tokens));

@@ -57,7 +57,8 @@ class Product {
   }
 
  private:
-  // The scales of the last slice are still needed while those of the next but one are written.
+  // Those of a slice are needed until the product after the next, when those of the slice behind that are
+  // there.
   float* scales(int turn) { return scales_[turn % 4]; }
   void unpack_later(int block, int slice, int turn) {
     unpacking_.begin(matrix_, matrix_.data + static_cast<std::size_t>(block) * matrix_.block_bytes(),
@@ -81,18 +82,18 @@ class Product {
         count == 2 ? multiply_part<kBlocks, 2>(operands) : multiply_part<kBlocks, 1>(operands);
       }
       waiting_ = in_tiles_;
-      in_tiles_ = {space_.sums(which_sums_),
-                   scales(turn),
-                   space_.token_scales(slice, tile),
-                   space_.partial(tile),
-                   out + first * stride,
-                   stride,
-                   tokens - first,
-                   count,
-                   kBlocks,
-                   slice == 0,
-                   last,
-                   past_cache_};
+      in_tiles_ = {.memory = space_.sums(which_sums_),
+                   .scales = scales(turn),
+                   .token_scales = space_.token_scales(slice, tile),
+                   .partial = space_.partial(tile),
+                   .out = out + first * stride,
+                   .stride = stride,
+                   .tokens = tokens - first,
+                   .token_tiles = count,
+                   .blocks = kBlocks,
+                   .first = slice == 0,
+                   .last = last,
+                   .past_cache = past_cache_};
       which_sums_ = 1 - which_sums_;
     }
   }
@@ -116,7 +117,7 @@ class Product {
   // All sums to where they go.
   void settle() {
     waiting_.scale();
-    if (!in_tiles_.nothing()) {
+    if (in_tiles_.token_tiles > 0) {
       store_sums<4>(in_tiles_.memory);
       in_tiles_.scale();
     }
@@ -262,8 +263,8 @@ class Product {
   Workspace space_;
   Tiles tiles_;
   Unpacking<Words> unpacking_;
-  Sums<Words, Result> waiting_,
-      in_tiles_;  // in memory, of the product before the last; in tiles, of the last
+  Sums<Words, Result> waiting_;   // in memory, of the product before the last
+  Sums<Words, Result> in_tiles_;  // of the last
   alignas(64) float scales_[4][kPanelBlocks * kLanes];
   int which_sums_ = 0;  // of the next product
 };

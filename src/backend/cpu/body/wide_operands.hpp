@@ -142,7 +142,6 @@ struct Sums {
   bool first = false, last = false;  // of the slices
   bool past_cache = false;
 
-  bool nothing() const { return token_tiles == 0; }
   // Whether all of their tiles' rows go somewhere.
   bool whole() const { return blocks == kPanelBlocks && (!last || tokens >= token_tiles * kTileTokens); }
   // Tokens [token, token + kCount), all of one tile.
